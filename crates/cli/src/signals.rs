@@ -108,7 +108,7 @@ pub const INTERRUPTED: &str = "interrupted: nothing was changed";
 mod tests {
     use super::*;
 
-    /// Regression: such a signal killed `block create`, `destroy` and `upgrade`, which left their new files.
+    /// Catches a regression: such a signal kills `block create`, `destroy` and `upgrade`, which leave their new files.
     #[test]
     fn interrupt_before_the_first_change_stops_the_operation() {
         let changing = Changing::on_signal("it completes").unwrap();

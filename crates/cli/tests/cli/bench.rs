@@ -341,7 +341,7 @@ fn every_region_policy_runs_and_writes_whole_blocks_by_default() {
     }
 }
 
-/// Regression: the number and contents of intervals followed the machine's clock.
+/// Catches a regression: the number and contents of intervals follow the machine's clock.
 #[test]
 fn stats_file_and_plot_of_a_simulated_run_are_reproducible() {
     let paced = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
@@ -543,7 +543,7 @@ fn study_with_unwritable_result_does_not_run() {
     }
 }
 
-/// Regression: these flags reported "invalid digit found in string" instead of the expected values.
+/// Catches a regression: these flags report "invalid digit found in string" instead of the expected values.
 #[test]
 fn negative_numbers_are_rejected_with_the_expected_values() {
     let (_directory, file) = config("small.json", SMALL);

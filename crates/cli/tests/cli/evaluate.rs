@@ -146,7 +146,7 @@ fn rate_above_the_drives_maximum_is_not_reached() {
     let flags = ["--profile", "kv", "--placement", "off", "--min-years", "0", "--max-read-p99", "10s"];
     let result = judged(&[&[card.as_str(), "--rates", "500,5M"], &flags[..]].concat(), 0);
     let rows = result["profiles"][0]["runs"].as_array().unwrap();
-    // The row at full speed is not judged. Regression: it had failures.
+    // The row at full speed is not judged. Catches a regression: it has failures.
     assert_eq!((&rows[0]["passed"], &rows[0]["failures"]), (&Value::Null, &serde_json::json!([])));
     assert!(rows[1]["reached"].as_f64().unwrap() <= 1.0, "{}", rows[1]["reached"]);
     assert_eq!((&rows[1]["passed"], &rows[2]["passed"]), (&true.into(), &false.into()));
@@ -186,7 +186,8 @@ fn plan_is_printed_without_running() {
     assert!(!file.exists(), "a created file is removed again");
 }
 
-/// Regression: the card was refused at every scale, because its cache was 12,288 bytes larger than the scaled drive.
+/// Catches a regression: the card is refused at every scale, because its cache is 12,288 bytes larger than the scaled
+/// drive.
 #[test]
 fn qlc_card_is_planned_at_every_scale() {
     for more in

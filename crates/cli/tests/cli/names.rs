@@ -27,7 +27,7 @@ fn run(folder: &Path, line: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
-/// Regression: some commands panicked, even after their work.
+/// Catches a regression: some commands panic, even after their work.
 #[test]
 fn non_utf8_file_names_are_read_and_written() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

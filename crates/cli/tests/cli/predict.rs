@@ -72,7 +72,8 @@ fn prediction_has_bounds_and_follows_the_inputs() {
         assert!((once / twice - 2.0).abs() < 1e-9, "twice the load is half the life: {once} and {twice}");
     }
     assert!(result["assumptions"].as_array().unwrap().len() > 5);
-    // The engine was not measured at this scale, so no bounds must be given. Regression: wrong bounds were printed.
+    // The engine was not measured at this scale, so no bounds must be given. Catches a regression: wrong bounds are
+    // printed.
     let warning = result["warning"].as_str().unwrap();
     assert!(warning.contains("as small as those of pm9d3 at 1/8192"), "{warning}");
     let flood =
@@ -92,7 +93,7 @@ fn engine_matches_the_prediction() {
     assert_eq!(outside(&ran, &foretold), [""; 0], "{ran} {foretold}");
 }
 
-/// Regression: expiry was ignored, so that far too many hits were predicted.
+/// Catches a regression: expiry is ignored, so that far too many hits are predicted.
 #[test]
 fn prediction_accounts_for_expiry() {
     let directory = tempfile::tempdir().unwrap();
@@ -148,7 +149,7 @@ fn outside(ran: &Value, foretold: &Value) -> Vec<&'static str> {
     ["hit_ratio", "hit_ratio_dram", "alwa", "dlwa"].into_iter().filter(is_outside).collect()
 }
 
-/// Regression: a trace of a minute was treated as half a century, with a drive that never wears out.
+/// Catches a regression: a trace of a minute is treated as half a century, with a drive that never wears out.
 #[test]
 fn leading_rows_without_timestamps_do_not_extend_the_trace() {
     let directory = tempfile::tempdir().unwrap();
@@ -168,8 +169,8 @@ fn leading_rows_without_timestamps_do_not_extend_the_trace() {
     assert_eq!(super::json(&["trace", "info", path])["span_seconds"], 60.0);
 }
 
-/// Regression: for a trace of some megabytes, 57 million requests per second and a price of two million dollars were
-/// predicted, because the drive was assumed to serve as many such traces as its size allows.
+/// Catches a regression: for a trace of some megabytes, 57 million requests per second and a price of two million
+/// dollars are predicted, because the drive is assumed to serve as many such traces as its size allows.
 #[test]
 fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
     let directory = tempfile::tempdir().unwrap();
@@ -195,7 +196,7 @@ fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
     }
 }
 
-/// Regression: only the interval was printed, and it was wide if the trace changed over time.
+/// Catches a regression: only the interval is printed, and it is wide if the trace changes over time.
 #[test]
 fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     let directory = tempfile::tempdir().unwrap();
@@ -219,7 +220,7 @@ fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     assert!(words.contains(&format!(" {lowest:.1}-{highest:.1} ")), "{words}");
 }
 
-/// Regression: `~` was printed for every trace without small objects, except with `--soc 0%`.
+/// Catches a regression: `~` is printed for every trace without small objects, except with `--soc 0%`.
 #[test]
 fn trace_without_small_objects_fills_flash() {
     let directory = tempfile::tempdir().unwrap();

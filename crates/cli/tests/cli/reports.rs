@@ -172,7 +172,7 @@ fn page_is_self_contained() {
     assert!(read(&run)["totals"].is_object(), "the run's result is unchanged");
 }
 
-/// Regression: if the first run lacked an operation, the second was drawn in the first one's colour.
+/// Catches a regression: if the first run lacks an operation, the second is drawn in the first one's colour.
 #[test]
 fn run_keeps_its_colour_if_an_earlier_run_is_missing() {
     let results = Results::new();
@@ -284,7 +284,7 @@ fn prediction_is_rendered_and_compared() {
     assert_eq!(figure(&comparison, "points[0].hit_ratio.value")["ratio"], 1.0);
 }
 
-/// Regression: results of the same seed differed in the time of their creation.
+/// Catches a regression: results of the same seed differ in the time of their creation.
 #[test]
 fn simulated_result_has_no_wall_clock_time() {
     let results = Results::new();

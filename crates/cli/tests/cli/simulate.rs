@@ -82,8 +82,8 @@ fn textbook_trace_has_the_textbook_hits_in_all_outputs() {
     assert!(err(&output).contains("0.333333"), "the table is on standard error");
 }
 
-/// Sizes in objects correspond to a flag of libCacheSim. Regression: they were treated as bytes, with a hit ratio of
-/// 0.000.
+/// Sizes in objects correspond to a flag of libCacheSim. Catches a regression: they are treated as bytes, with a hit
+/// ratio of 0.000.
 #[test]
 fn sizes_in_objects_count_objects() {
     let directory = tempfile::tempdir().unwrap();
@@ -223,7 +223,7 @@ fn malformed_rows_are_skipped_and_counted_or_stop() {
     assert_eq!((output.status.code(), err(&output)), (Some(2), told));
 }
 
-/// Regression: the message named "the trace" instead of the file.
+/// Catches a regression: the message names "the trace" instead of the file.
 #[test]
 fn commands_name_the_trace_without_requests() {
     let directory = tempfile::tempdir().unwrap();
@@ -338,7 +338,7 @@ fn too_small_sample_has_no_interval() {
     assert!(err(&output).contains("drew none of 50 objects: take a larger share"), "{}", err(&output));
 }
 
-/// Regression: the CSV had estimates without their error.
+/// Catches a regression: the CSV has estimates without their error.
 #[test]
 fn csv_has_the_intervals_of_a_sample() {
     let directory = tempfile::tempdir().unwrap();
@@ -422,7 +422,7 @@ fn count_of_one_is_singular() {
     assert!(words.contains("note: 1 malformed row was skipped\n"), "{words}");
 }
 
-/// Regression: blocks of 5 and of 64 MiB silently gave the same rows.
+/// Catches a regression: blocks of 5 and of 64 MiB silently give the same rows.
 #[test]
 fn reducing_too_large_blocks_is_reported() {
     let directory = tempfile::tempdir().unwrap();
@@ -440,7 +440,7 @@ fn reducing_too_large_blocks_is_reported() {
     assert_eq!(said("64KiB"), "");
 }
 
-/// Regression: all parents of a mistyped path were created, while other outputs refuse it.
+/// Catches a regression: all parents of a mistyped path are created, while other outputs refuse it.
 #[test]
 fn plot_directory_with_missing_parent_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -181,7 +181,7 @@ fn inputs_outside_a_closed_form_are_refused_by_flag() {
 fn endless_run_is_refused_by_flag() {
     run_refused(&[
         ("--timed --reads 100%", "--reads: must be below 100%"),
-        // Regression: the error named --pattern.
+        // Catches a regression: the error names --pattern.
         ("--pattern mixed --random-space 0%", "--random-space: 0 %; must be above 0%"),
         ("--timed --rate 1e300", "--rate: "),
         ("--warm-up 1e300", "--warm-up: "),

@@ -45,7 +45,7 @@ fn missing_or_foreign_path_exits_2_and_is_named() {
     }
 }
 
-/// Regression: the drive was trimmed before the write of its result failed.
+/// Catches a regression: the drive is trimmed before the write of its result fails.
 #[test]
 fn unwritable_result_is_refused_before_the_drive_changes() {
     let (directory, path) = file(1 << 20);
@@ -95,7 +95,7 @@ fn device_in_use_is_refused_with_its_user() {
     }
 }
 
-/// Such a file has no visible user. Regression: a mounted file system on it was destroyed.
+/// Such a file has no visible user. Catches a regression: a mounted file system on it is destroyed.
 #[test]
 fn file_behind_a_loop_device_is_in_use() {
     let (_directory, path) = file(1 << 20);

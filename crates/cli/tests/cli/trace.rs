@@ -59,7 +59,7 @@ fn several_files_are_converted_into_one() {
     assert!(err(&output).contains("would overwrite the input"), "{}", err(&output));
 }
 
-/// Regression: the text was lost silently.
+/// Catches a regression: the text is lost silently.
 #[test]
 fn full_disk_on_standard_output_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -68,7 +68,7 @@ fn full_disk_on_standard_output_is_an_error() {
     assert!(err(&output).starts_with("error: writing standard output: "), "{}", err(&output));
 }
 
-/// Regression: the output was CSV with the name of a binary trace.
+/// Catches a regression: the output is CSV with the name of a binary trace.
 #[test]
 fn converted_trace_has_the_format_of_its_name_or_flag() {
     let folder = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ fn converted_trace_has_the_format_of_its_name_or_flag() {
     }
 }
 
-/// Regression: `convert x.csv out.lcs` wrote CSV with that name.
+/// Catches a regression: `convert x.csv out.lcs` writes CSV with that name.
 #[test]
 fn output_name_of_an_unknown_format_is_refused_unless_the_format_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn output_name_of_an_unknown_format_is_refused_unless_the_format_is_named() {
     }
 }
 
-/// Regression: the flag was accepted without effect.
+/// Catches a regression: the flag is accepted without effect.
 #[test]
 fn time_units_of_a_format_with_fixed_units_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -145,7 +145,7 @@ fn time_units_of_a_format_with_fixed_units_are_refused() {
     }
 }
 
-/// Regression: the unit in the header was used even if the flag gave another one.
+/// Catches a regression: the unit in the header is used even if the flag gives another one.
 #[test]
 fn time_units_flag_overrides_the_unit_in_a_header() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ fn time_units_flag_overrides_the_unit_in_a_header() {
     }
 }
 
-/// Regression: the output was text under any name.
+/// Catches a regression: the output is text under any name.
 #[test]
 fn generated_trace_has_the_format_of_its_name_or_flag() {
     let folder = tempfile::tempdir().unwrap();
@@ -335,7 +335,7 @@ fn usage_errors_name_the_valid_values() {
         (&["trace", "generate", "cdn", "--ageing-end", "1e-30", "-o", "x"], "1e-30 is less than 0.001"),
         (&["trace", "generate", "cdn", "--ageing-exponent", "1e-30", "-o", "x"], "1e-30 is less than 0.01"),
         (&["trace", "generate", "cdn", "--zipf-shift", "1e30%", "-o", "x"], "1e30% is more than 100%"),
-        // Regression: the value had no effect.
+        // Catches a regression: the value has no effect.
         (
             &["block", "replay", "x", "--operations", "5"],
             "'[TRACE]...' cannot be used with '--operations <N>'",
@@ -373,7 +373,7 @@ fn unrecognised_file_reports_detectable_and_other_formats() {
     assert_eq!(named, "u32le, u32be, u64le, u64be)\n");
 }
 
-/// Regression: any file with a letter before its first commas was reported as having a wrong header.
+/// Catches a regression: any file with a letter before its first commas is reported as having a wrong header.
 #[test]
 fn binary_file_is_not_reported_with_a_header() {
     let folder = tempfile::tempdir().unwrap();

@@ -100,7 +100,7 @@ fn invalid_iterator_settings_are_rejected() {
     }
 }
 
-/// Regression: validation accepted settings that the run refused.
+/// Catches a regression: validation accepts settings that the run refuses.
 #[test]
 fn validation_rejects_iterators_in_simulated_runs() {
     let (_directory, file) = config("run.json", RUN);

@@ -22,7 +22,7 @@ fn foreign_file_is_overwritten_only_with_force() {
     let wanted = 32 << 20;
     let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; wanted - 1082]].concat();
     let block_cache = [b"FWBLKVOL".to_vec(), vec![0; wanted - 8]].concat();
-    // Regression: a file of the same length was treated as that of a cache.
+    // Catches a regression: a file of the same length is treated as that of a cache.
     let foreign = vec![7; wanted];
     for (held, said) in [
         (b"key,op\n1,GET\n".to_vec(), "data that is not a cache's"),
@@ -43,7 +43,7 @@ fn foreign_file_is_overwritten_only_with_force() {
     assert_eq!(run(&[]).status.code(), Some(0), "zeros contain no data");
 }
 
-/// Regression: only the beginning of a file was checked.
+/// Catches a regression: only the beginning of a file is checked.
 #[test]
 fn foreign_file_that_begins_with_zeros_is_not_overwritten() {
     let (directory, file) = config("small.json", SMALL);
@@ -174,7 +174,7 @@ fn drive_with_a_file_system_is_overwritten_only_with_force() {
     assert_eq!((forced.status.code(), again.status.code()), (Some(0), Some(0)), "{}", err(&forced));
 }
 
-/// Regression: the old result was truncated before the new one was written.
+/// Catches a regression: the old result is truncated before the new one is written.
 #[test]
 fn failed_result_write_keeps_the_previous_result() {
     let (directory, file) = config("small.json", SMALL);
@@ -211,7 +211,7 @@ fn result_is_written_through_symlinks_and_to_devices() {
     assert!(full.status.code() == Some(2) && err(&full).contains("/dev/full"), "{}", err(&full));
 }
 
-/// Regression: validation did not check the device.
+/// Catches a regression: validation does not check the device.
 #[test]
 fn validation_rejects_unusable_devices() {
     let (directory, file) = config("small.json", SMALL);
@@ -249,7 +249,7 @@ fn validation_rejects_unusable_devices() {
     );
 }
 
-/// Regression: a memory device was accepted silently.
+/// Catches a regression: a memory device is accepted silently.
 #[test]
 fn measuring_a_memory_device_as_flash_warns() {
     let (_directory, file) = config("small.json", SMALL);
@@ -291,7 +291,7 @@ fn validation_reports_the_errors_of_a_run() {
     }
 }
 
-/// Regression: the cache was reported as killed although it had been closed.
+/// Catches a regression: the cache is reported as killed although it was closed.
 #[test]
 fn run_on_a_closed_persistent_cache_does_not_report_a_crash() {
     let (directory, file) = config("small.json", &SMALL.replace("\"checkConsistency\": true,", ""));

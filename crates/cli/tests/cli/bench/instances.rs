@@ -20,8 +20,8 @@ fn instances_share_a_file_in_separate_parts() {
     assert!(!flash.exists(), "the temporary file is removed");
 }
 
-/// Media writes of a single namespace are unknown. Regression: none were reported for the whole drive; an instance
-/// without placement was reported with handles, and two with placement as sharing theirs.
+/// Media writes of a single namespace are unknown. Catches a regression: none are reported for the whole drive; an
+/// instance without placement is reported with handles, and two with placement as sharing theirs.
 #[test]
 fn instances_on_a_model_drive_report_its_write_amplification_and_their_handles() {
     let tenant = |placement: bool| {

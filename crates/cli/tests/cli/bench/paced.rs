@@ -21,7 +21,7 @@ fn run(directory: &tempfile::TempDir, file: &str, flags: &[&str]) -> Value {
     serde_json::from_str(&out(&output)).unwrap()
 }
 
-/// Regression: an hour without requests was reported as a stall.
+/// Catches a regression: an hour without requests is reported as a stall.
 #[test]
 fn timed_replay_follows_the_trace_in_virtual_time() {
     let (directory, file) = config("replay.json", REPLAY);

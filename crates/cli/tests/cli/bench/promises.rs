@@ -32,7 +32,8 @@ fn refused_large_items_of_a_small_dram_are_reported() {
     assert!(remark.to_string().contains("were refused as too large"), "{remark}");
 }
 
-/// A tenth of a 16 MiB region is not a multiple of the page size. Regression: `--validate` did not report this.
+/// A tenth of a 16 MiB region is not a multiple of the page size. Catches a regression: `--validate` does not report
+/// this.
 #[test]
 fn scale_that_does_not_divide_regions_evenly_is_rounded() {
     let sixteen =
@@ -155,7 +156,7 @@ fn same_flash_under_two_names_is_detected() {
     );
 }
 
-/// Regression: the text report did not state whether a cache was recovered.
+/// Catches a regression: the text report does not state whether a cache was recovered.
 #[test]
 fn unrecovered_persistent_cache_is_reported() {
     let (directory, file) = config("small.json", "");

@@ -41,7 +41,7 @@ fn skipping_most_rows_of_a_trace_is_reported() {
     );
 }
 
-/// Regression: the message named `navyRegionSizeMB`, which was not set.
+/// Catches a regression: the message names `navyRegionSizeMB`, which is not set.
 #[test]
 fn unfitting_policy_blocks_are_reported_by_their_key() {
     let (_directory, file) = config("small.json", super::SMALL);
@@ -57,8 +57,8 @@ fn unfitting_policy_blocks_are_reported_by_their_key() {
     assert!(!said.contains("navyRegionSizeMB: flash"), "{said}");
 }
 
-/// Regression: items replaced in the bucket queue counted as written although only a superblock was written, which gave
-/// a write amplification of 0.0005.
+/// Catches a regression: items replaced in the bucket queue count as written although only a superblock is written,
+/// which gives a write amplification of 0.0005.
 #[test]
 fn write_amplification_is_absent_before_the_first_write() {
     let few = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 64 },
@@ -128,7 +128,7 @@ const LARGE: &str = r#"{ "cache_config": { "cacheSizeMB": 16, "nvmCacheSizeMB": 
   "test_config": { "generator": "online", "numOps": 4000, "numThreads": 1, "numKeys": 2000, "keySizeRange": [8, 9],
     "keySizeRangeProbability": [1.0], "valSizeRange": [20000], "valSizeRangeProbability": [1.0], "setRatio": 1.0 } }"#;
 
-/// Regression: all evictions from DRAM were dropped, and the run passed silently.
+/// Catches a regression: all evictions from DRAM are dropped, and the run passes silently.
 #[test]
 fn dropping_items_too_large_for_flash_is_reported() {
     let (_directory, file) = config("large.json", LARGE);

@@ -57,7 +57,7 @@ fn trace_of_another_format_names_the_generator_that_reads_it() {
     assert_eq!(run(&file, "cdn", &[])["totals"]["gets"], 1);
 }
 
-/// Regression: without a header every row was counted as invalid, and the run ended without requests.
+/// Catches a regression: without a header every row is counted as invalid, and the run ends without requests.
 #[test]
 fn headerless_trace_of_another_format_is_refused() {
     let (directory, file) = config("replay.json", REPLAY);

@@ -87,7 +87,7 @@ fn missing_trace_is_in_the_validation_result() {
     assert_eq!(result["world"], "real");
 }
 
-/// Regression: the run ended immediately and blamed rows that did not exist; validation passed.
+/// Catches a regression: the run ends immediately and blames rows that do not exist; validation passes.
 #[test]
 fn trace_with_only_a_header_is_refused() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
@@ -106,7 +106,7 @@ fn trace_with_only_a_header_is_refused() {
     assert_eq!(flashwright(&["bench", &file]).status.code(), Some(0), "one of several files can be empty");
 }
 
-/// Regression: `--json` wrote no file with `--validate`.
+/// Catches a regression: `--json` writes no file with `--validate`.
 #[test]
 fn validation_writes_a_requested_result() {
     let text = r#"{ "cache_config": { "cacheSizeMB": 8, "htBucketPower": 10 }, "test_config": { "numOps": 10, "numThreads": 1,

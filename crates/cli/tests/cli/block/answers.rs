@@ -32,7 +32,7 @@ fn settings_of_a_cache_are_listed_served_or_not() {
     assert_eq!((&named["tuning"], &named["settings"][0]["name"]), (&Value::Null, &"mode".into()));
 }
 
-/// Regression: the result contained no figures, only that the command had ended.
+/// Catches a regression: the result contains no figures, only that the command has ended.
 #[test]
 fn watch_result_has_the_last_figures() {
     let place = Place::new();
@@ -50,7 +50,7 @@ fn watch_result_has_the_last_figures() {
     server.stop();
 }
 
-/// Regression: the commands reported that no server was listening.
+/// Catches a regression: the commands report that no server is listening.
 #[test]
 fn server_without_cache_reports_that() {
     let place = Place::new();

@@ -75,7 +75,7 @@ fn stripes_are_accepted_and_their_members_checked() {
     assert_eq!(code, Some(0), "no label of the stripe is left: {said}");
 }
 
-/// Regression: the labels were written before the check, so a refused create destroyed those of the old stripe.
+/// Catches a regression: the labels are written before the check, so a refused create destroys those of the old stripe.
 #[test]
 fn refused_create_leaves_stripe_labels_unchanged() {
     let place = Place::new();
@@ -91,7 +91,7 @@ fn refused_create_leaves_stripe_labels_unchanged() {
     }
 }
 
-/// Regression: the members kept the labels of a stripe that was never created.
+/// Catches a regression: the members keep the labels of a stripe that is never created.
 #[test]
 fn failed_create_removes_stripe_labels() {
     let place = Place::new();

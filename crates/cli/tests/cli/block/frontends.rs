@@ -52,7 +52,7 @@ fn fuse_file_is_served_without_nbd() {
     server.stop();
 }
 
-/// Regression: the directory became unusable, and the next server refused it.
+/// Catches a regression: the directory becomes unusable, and the next server refuses it.
 #[test]
 fn server_stops_with_open_file_and_the_next_mounts_again_even_after_kill() {
     let place = Place::new();

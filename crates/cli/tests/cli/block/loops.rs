@@ -5,7 +5,7 @@ use std::fs::File;
 use super::{Place, told};
 use crate::loop_device::LoopDevice;
 
-/// Regression: both servers wrote to the file and lost flushed data.
+/// Catches a regression: both servers write to the file and lose flushed data.
 #[test]
 fn served_flash_file_is_refused_through_a_loop_device() {
     let place = Place::new();

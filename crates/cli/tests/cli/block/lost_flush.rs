@@ -41,7 +41,7 @@ fn served(place: &Place) -> (String, String, serde_json::Value, String) {
     (warned, words, status, metrics)
 }
 
-/// Regression: the cache was reported as recovered and sound.
+/// Catches a regression: the cache is reported as recovered and sound.
 #[test]
 fn flush_that_may_be_incomplete_is_dropped_with_a_warning() {
     let place = damaged(0);

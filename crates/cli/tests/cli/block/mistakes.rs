@@ -117,7 +117,7 @@ fn unknown_setting_lists_all_settings() {
     assert!(said.contains("only for the policy lru2q") && said.contains("preset v2"), "{said}");
 }
 
-/// Regression: the longest accepted request line was shorter than the longest list.
+/// Catches a regression: the longest accepted request line is shorter than the longest list.
 #[test]
 fn hundred_networks_can_be_set_in_one_request() {
     let place = Place::new();

@@ -40,7 +40,7 @@ fn resize(place: &Place, name: &str, bytes: u64) {
     File::options().write(true).open(place.path(name)).unwrap().set_len(bytes).unwrap();
 }
 
-/// Regression: a larger disk required that its cache be destroyed and created again.
+/// Catches a regression: a larger disk requires that its cache be destroyed and created again.
 #[test]
 fn grown_disk_is_served_at_its_new_size_with_its_blocks() {
     for end in [Server::kill as fn(Server), Server::stop] {
@@ -132,7 +132,7 @@ fn move_to_a_used_flash_is_refused() {
     assert!(forced.status.success(), "{}", told(&forced));
 }
 
-/// Worn-out flash refuses writes. Regression: its cache could not be opened.
+/// Worn-out flash refuses writes. Catches a regression: its cache cannot be opened.
 #[test]
 fn cache_moves_from_read_only_flash() {
     let place = used(Server::kill);

@@ -91,7 +91,7 @@ fn unmarked_copy_of_the_disk_requires_force() {
     assert!(place.run("flush", &[], true).status.success(), "the disk is marked now");
 }
 
-/// Regression: `status` of a disk did not name its dirty cache.
+/// Catches a regression: `status` of a disk does not name its dirty cache.
 #[test]
 fn disk_status_names_its_cache_until_destroyed() {
     let Some(place) = dirty() else { return };

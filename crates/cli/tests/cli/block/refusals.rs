@@ -197,7 +197,7 @@ fn check_reports_a_foreign_disk() {
     let said = told(&checked);
     assert!(said.starts_with("the disk is not the cache's"), "{said}");
     assert!(said.contains("it has 16777216 bytes, not 33554432") && !said.contains("0 blocks"), "{said}");
-    // Regression: the error named the size of the right disk.
+    // Catches a regression: the error names the size of the right disk.
     let its = place.path("disk").canonicalize().unwrap();
     let its = format!("does not match the cache, whose disk was {}", its.display());
     assert!(said.contains(&its), "{said}");
@@ -238,8 +238,8 @@ fn truncated_control_request_changes_nothing() {
     server.stop();
 }
 
-/// Regression: at its end the server connected to the other server's socket to wake its own thread, waited forever, and
-/// would have removed that socket.
+/// Catches a regression: at its end the server connects to the other server's socket to wake its own thread, waits
+/// forever, and would remove that socket.
 #[test]
 fn server_with_a_replaced_control_socket_ends_and_keeps_the_new_one() {
     let place = Place::new();
@@ -251,7 +251,7 @@ fn server_with_a_replaced_control_socket_ends_and_keeps_the_new_one() {
     assert!(UnixStream::connect(&path).is_ok(), "the socket still exists");
 }
 
-/// Regression: the second writer wrote back settings that it had read before the first one's change.
+/// Catches a regression: the second writer writes back settings that it read before the first one's change.
 #[test]
 fn concurrent_setting_changes_all_take_effect() {
     let place = Place::new();
@@ -400,7 +400,7 @@ fn usage_errors_report_the_reason() {
             "ssd:test: does not exist; a device is named by PATH (a block device or a file), file:PATH, ",
         ),
         ("stripe:flash,b", "b: does not exist; --flash-size SIZE creates it"),
-        // Regression: such a name created a file that could not be served.
+        // Catches a regression: such a name creates a file that cannot be served.
         (
             "memory:64MiB",
             "--flash memory:64MiB: is memory of this process, so the cache would be lost when the command ends",
@@ -468,7 +468,7 @@ fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     let all_warm_up = replay(&["--warm-up", "2"]);
     assert_eq!(all_warm_up.status.code(), Some(1));
     assert!(told(&all_warm_up).contains("no request was counted"), "{}", told(&all_warm_up));
-    // Regression: a table of zeros preceded the error.
+    // Catches a regression: a table of zeros precedes the error.
     std::fs::write(&trace, "time_us,op,offset,bytes\n").unwrap();
     let of_nothing = replay(&[]);
     assert_eq!(of_nothing.status.code(), Some(1));
@@ -476,8 +476,8 @@ fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     assert!(said.contains("the trace has no requests") && !said.contains("ssd_writes"), "{said}");
 }
 
-/// Regression: the cache was created or destroyed before the write of the result failed, or the result overwrote the
-/// cache.
+/// Catches a regression: the cache is created or destroyed before the write of the result fails, or the result
+/// overwrites the cache.
 #[test]
 fn unwritable_result_is_refused_before_devices_change() {
     let place = Place::new();
@@ -509,7 +509,7 @@ fn unwritable_result_is_refused_before_devices_change() {
     }
 }
 
-/// Regression: a result file overwrote the served disk. Only the server knows its devices.
+/// Catches a regression: a result file overwrites the served disk. Only the server knows its devices.
 #[test]
 fn result_never_overwrites_a_served_device() {
     let place = Place::new();
@@ -538,7 +538,7 @@ fn result_never_overwrites_a_served_device() {
     server.stop();
 }
 
-/// Regression: the error was a failed "integral type conversion", or a file of 0 bytes was created first.
+/// Catches a regression: the error is a failed "integral type conversion", or a file of 0 bytes is created first.
 #[test]
 fn impossible_file_size_is_rejected_with_the_limits() {
     let place = Place::new();

@@ -125,7 +125,7 @@ fn status_of_ublk_device_and_flash_are_exclusive() {
     assert!(err(&both).contains("cannot be used with"), "{}", err(&both));
 }
 
-/// Regression: recovery was announced for the next start, which then refused the disk.
+/// Catches a regression: recovery is announced for the next start, which then refuses the disk.
 #[test]
 fn server_of_a_truncated_disk_reports_how_to_recover() {
     let place = Place::new();
@@ -150,7 +150,7 @@ fn server_of_a_truncated_disk_reports_how_to_recover() {
     place.serve_with(&["--flash", "flash", "--disk", "disk", "--force-disk"]).stop();
 }
 
-/// Regression: the failing disk was reported as healthy.
+/// Catches a regression: the failing disk is reported as healthy.
 #[test]
 fn failing_disk_is_reported() {
     let place = Place::new();
