@@ -2,7 +2,7 @@
 //!
 //! Checksums are corrected first, so that the checks behind them are tested too.
 
-use super::{region, soc, superblock};
+use super::{journal, region, soc, superblock};
 
 /// The first byte selects the format, the rest is the content. Decoding must not panic, and encoding the result must give the content back.
 pub fn check(data: &[u8]) {
@@ -14,4 +14,9 @@ pub fn check(data: &[u8]) {
         3 => region::fuzzing::check_table(bytes),
         _ => region::fuzzing::check_snapshot(bytes),
     }
+}
+
+/// Decodes arbitrary bytes as the blocks of a journal, and recovers engines by it.
+pub fn check_journal(data: &[u8]) {
+    journal::fuzzing::check(data);
 }

@@ -4,13 +4,16 @@
 //! holds, takes up the snapshot of a clean close, and marks the store open before anything else is written; so a crash from
 //! then on leaves a store that reopens empty, in a new generation. Closing writes a snapshot and marks the store clean.
 
+mod journals;
+
 use std::sync::Arc;
 
 use device::{Clock, Device, SliceDevice};
 use parking_lot::Mutex;
 
-use super::log::{self, Chain, ChainError, HashLog, JournalOptions, LogConfig};
-use super::region::{RegionConfig, RegionStore, StoreId};
+use super::journal::Chain;
+use super::log::{self, HashLog, LogConfig};
+use super::region::{self, RegionConfig, RegionStore, StoreId};
 use super::small::SmallEngine;
 use super::soc::{self, Soc, SocConfig};
 use super::superblock::{
@@ -23,9 +26,11 @@ use crate::KeyHash;
 use crate::config::{FlashConfig, RecoverAfter, Recovery, SmallItems};
 use crate::error::CacheError;
 use crate::open::FlashCallbacks;
+use journals::Chains;
 
 const SOC_SECTION: &str = "soc";
 const REGIONS_SECTION: &str = "regions";
+const REGIONS_JOURNAL_SECTION: &str = "regions journal";
 /// The Unix second of the close, in 4 bytes.
 const CLOCK_SECTION: &str = "clock";
 /// Bytes that it takes with its name, length and checksum, at most.
@@ -58,10 +63,6 @@ pub(crate) struct Home {
 const NOT_CLOSED: &str =
     "it was not closed: the run before it was killed, failed, or was not to leave a cache";
 const OTHERWISE: &str = "the earlier cache divided flash differently";
-const REGIONS_NOT_CLOSED: &str =
-    "it was not closed: its small items were recovered, its large items were not (recover_after)";
-const RESTARTED: &str = "it was not closed, and the system was restarted since: removals survive that only with recover_after power-loss";
-const JOURNAL_DAMAGED: &str = "it was not closed, and the journal of its small items is damaged";
 const UNREADABLE: &str = "its snapshot cannot be read";
 const DAMAGED: &str = "its superblock is damaged";
 
@@ -70,8 +71,16 @@ enum Content {
     Nothing,
     /// The snapshot of a clean close.
     Snapshot(Vec<Section>),
-    /// The journal of small items, after another end.
-    Journal(Chain),
+    /// The journals of the engines, after another end.
+    Journals(Chains),
+}
+
+/// The opened engines of a pair.
+struct Engines {
+    small_items: Option<SmallEngine>,
+    regions: Option<RegionStore>,
+    /// Whether each engine with a section in the snapshot took it.
+    are_restored: bool,
 }
 
 /// A pair's share of the device, before it is opened.
@@ -204,9 +213,9 @@ impl Settlement<'_> {
     ) -> Result<Found, CacheError> {
         let before = self.fingerprint(first_closed, old.hash_seed);
         if let Some(open) = old.continued(layout, before)
-            && let Some(config) = self.journaled_config(&open)
+            && self.has_journals(&open)
         {
-            return self.take_up_journal(open, &config, waiting).await;
+            return self.take_up_journals(open, old.life(), waiting).await;
         }
         let (superblock, place) = old.reopened(layout, before);
         let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
@@ -226,44 +235,6 @@ impl Settlement<'_> {
         }
     }
 
-    /// The configuration of the log for small items, if it has a journal.
-    fn journaled_config(&self, superblock: &Superblock) -> Option<LogConfig> {
-        let Layout { soc_offset, soc_bytes, .. } = superblock.layout;
-        let config =
-            self.log_config(soc_offset, soc_bytes, superblock.generation_mark(), superblock.hash_seed);
-        config.filter(|config| soc_bytes > 0 && config.journal.is_some())
-    }
-
-    /// Determines the recoverable small items of a cache that was not closed. Its large items are not recovered.
-    async fn take_up_journal(
-        &self,
-        open: Superblock,
-        config: &LogConfig,
-        waiting: Waiting,
-    ) -> Result<Found, CacheError> {
-        let loss = match log::read_journal(&self.device, config, waiting).await {
-            Ok(chain) => {
-                let loss = (open.layout.regions > 0).then_some(REGIONS_NOT_CLOSED);
-                let (content, closed) = (Content::Journal(chain), Some(open.life()));
-                return Ok(Found { superblock: open, content, closed, loss, is_anothers: false });
-            }
-            Err(ChainError::Io(source)) => {
-                return Err(CacheError::Device { context: "reading the journal of small items", source });
-            }
-            Err(ChainError::Empty) => NOT_CLOSED,
-            Err(ChainError::OtherBoot) => RESTARTED,
-            Err(ChainError::Damaged) => JOURNAL_DAMAGED,
-        };
-        let superblock = open.emptied();
-        Ok(Found {
-            superblock,
-            content: Content::Nothing,
-            closed: None,
-            loss: Some(loss),
-            is_anothers: false,
-        })
-    }
-
     /// Opens the pair, which was [found](Self::find) so, beside a first pair that is open as `first`.
     pub(crate) async fn open(
         self,
@@ -280,40 +251,54 @@ impl Settlement<'_> {
         superblock.hash_seed = hash_seed;
         superblock.fingerprint = self.fingerprint(first, hash_seed);
         let recovered = !matches!(content, Content::Nothing);
-        let (mut taken, chain) = match content {
-            Content::Nothing => (Vec::new(), None),
-            Content::Snapshot(sections) => (sections, None),
-            Content::Journal(chain) => (Vec::new(), Some(chain)),
+        let (mut taken, chains) = match content {
+            Content::Nothing => (Vec::new(), Chains::default()),
+            Content::Snapshot(sections) => (sections, Chains::default()),
+            Content::Journals(chains) => (Vec::new(), chains),
         };
-        let layout = superblock.layout;
         let failed = |source| CacheError::Device { context: "writing the superblock", source };
-        // A crash from here on leaves a store that reopens empty, or with the small items that the journal records.
+        // A crash from here on leaves a store that reopens empty, or with the items that the journals record.
         superblock.mark_open(&*metadata, waiting).await.map_err(failed)?;
         let closed_seconds = taken_clock(&mut taken);
-        // The regions get the first placement handles.
-        let mut regions = self.open_regions(&layout, &superblock, &mut taken, waiting).await?;
-        let (mut soc, is_restored) = self.open_small_engine(&layout, &superblock, &mut taken)?;
-        if !is_restored && self.journaled_config(&superblock).is_some() {
-            // The journal must not be used for other contents than those that it records.
+        let mut engines = self.open_engines(&superblock, &mut taken, &chains, waiting).await?;
+        if !engines.are_restored && self.has_journals(&superblock) {
+            // The journals must not be used for other contents than those that they record.
             superblock = superblock.emptied();
             superblock.mark_open(&*metadata, waiting).await.map_err(failed)?;
-            soc = self.open_small_engine(&layout, &superblock, &mut taken)?.0;
+            engines = self.open_engines(&superblock, &mut Vec::new(), &Chains::default(), waiting).await?;
         }
-        if let (Some(SmallEngine::Log(log)), Some(chain)) = (&mut soc, &chain) {
-            log.recover(chain, waiting).await;
-        }
+        let Engines { mut small_items, mut regions, .. } = engines;
         if let Some(is_told) = &self.tells_of_regions {
             let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction));
             regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));
         }
         if let Some(on_destructor) = &self.callbacks.on_destructor {
             regions = regions.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
-            soc = soc.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
+            small_items = small_items.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
         }
         let life = superblock.life();
         let superblock = Mutex::new(superblock);
         let home = Home { metadata, superblock, life, recovered, loss, closed_seconds };
-        Ok(Pair { soc, regions, home })
+        let pair = Pair { soc: small_items, regions, home };
+        pair.acknowledge();
+        Ok(pair)
+    }
+
+    /// Opens the engines with the sections of a snapshot, or with journals. The regions get the first placement handles.
+    async fn open_engines(
+        &self,
+        superblock: &Superblock,
+        sections: &mut Vec<Section>,
+        chains: &Chains,
+        waiting: Waiting,
+    ) -> Result<Engines, CacheError> {
+        let (regions, are_regions_restored) =
+            self.open_regions(superblock, sections, chains.regions.as_ref(), waiting).await?;
+        let (mut small_items, are_small_restored) = self.open_small_engine(superblock, sections)?;
+        if let (Some(SmallEngine::Log(log)), Some(chain)) = (&mut small_items, &chains.small_items) {
+            log.recover(chain, waiting).await;
+        }
+        Ok(Engines { small_items, regions, are_restored: are_regions_restored && are_small_restored })
     }
 
     fn metadata_device(&self) -> Arc<dyn Device> {
@@ -333,12 +318,18 @@ impl Settlement<'_> {
         let least_item_bytes =
             if soc_bytes > 0 { self.config.small_item_max_bytes as u64 } else { SMALL_REGION_ITEM_BYTES };
         let items = region_bytes / least_item_bytes.max(SMALL_REGION_ITEM_BYTES);
+        let journal = RegionConfig {
+            capacity_bytes: geometry.capacity_bytes,
+            journal: self.journal_options().filter(|_| region_bytes > 0),
+            ..self.config.regions.clone()
+        };
         let mut config = LayoutConfig {
             soc_bytes,
             bucket_bytes,
-            soc_snapshot_bytes: self.small_snapshot_bytes(soc_bytes, buckets),
+            soc_snapshot_bytes: self.small_snapshot_bytes(soc_bytes, buckets)
+                + journal.journal_position_bytes(),
             region_bytes,
-            least_regions: self.config.regions.least_regions(),
+            least_regions: journal.least_regions() + journal.least_journal_regions(),
             snapshot_bytes_per_region: self.snapshot_bytes_per_region(items),
             region_alignment_bytes: self.config.region_alignment_bytes,
             metadata_bytes: self.config.metadata_bytes,
@@ -392,9 +383,9 @@ impl Settlement<'_> {
             bytes.extend(b"log 2");
             bytes.extend(options.expected_item_bytes.to_le_bytes());
             bytes.extend(options.regions.unwrap_or(0).to_le_bytes());
-            if self.config.recover_after != RecoverAfter::CleanClose {
-                bytes.extend(b"journal 1");
-            }
+        }
+        if self.config.recover_after != RecoverAfter::CleanClose {
+            bytes.extend(b"journals 1");
         }
         bytes.extend(first.iter().flat_map(|life| life.to_le_bytes()));
         // An earlier version of this program, which knows no seeds, must not take up what lies under other hashes.
@@ -423,6 +414,7 @@ impl Settlement<'_> {
         RegionConfig {
             offset_bytes: layout.regions_offset,
             capacity_bytes: layout.regions * layout.region_bytes,
+            journal: self.journal_options(),
             ..self.config.regions.clone()
         }
     }
@@ -436,29 +428,41 @@ impl Settlement<'_> {
         config
     }
 
+    /// The region store, and whether it took the snapshot, if there is one.
     async fn open_regions(
         &self,
-        layout: &Layout,
         superblock: &Superblock,
         sections: &mut Vec<Section>,
+        chain: Option<&Chain>,
         waiting: Waiting,
-    ) -> Result<Option<RegionStore>, CacheError> {
+    ) -> Result<(Option<RegionStore>, bool), CacheError> {
+        let layout = &superblock.layout;
         if layout.regions == 0 {
-            return Ok(None);
+            return Ok((None, true));
         }
         let config = self.regions_config(layout);
         let (device, clock) = (Arc::clone(&self.device), Arc::clone(self.clock));
-        if let Some(section) = taken(sections, REGIONS_SECTION) {
-            let (device, clock) = (Arc::clone(&device), Arc::clone(&clock));
+        let has_journal = config.journal.is_some();
+        let id = StoreId(if has_journal { superblock.journaled_mark() } else { superblock.next_mark() });
+        let wrong = |error: region::ConfigError| CacheError::Config(error.to_string());
+        if let Some(chain) = chain {
+            let store = RegionStore::recover(device, clock, config, id, chain, waiting).await;
+            return store.map(|store| (Some(store), true)).map_err(wrong);
+        }
+        let section = taken(sections, REGIONS_SECTION);
+        let position = taken(sections, REGIONS_JOURNAL_SECTION).map_or_else(Vec::new, |it| it.payload);
+        let has_section = section.is_some();
+        if let Some(section) = section {
+            let (device, clock, config) = (Arc::clone(&device), Arc::clone(&clock), config.clone());
+            let snapshot = &section.payload;
             let restored =
-                RegionStore::restore(device, clock, config.clone(), &section.payload, waiting).await;
-            if let Ok(store) = restored {
-                return Ok(Some(store));
+                RegionStore::restore_journaled(device, clock, config, snapshot, &position, waiting).await;
+            if let Some(store) = restored {
+                return Ok((Some(store), true));
             }
         }
-        let id = StoreId(superblock.next_mark());
         let store = RegionStore::create(device, clock, config, id);
-        store.map(Some).map_err(|error| CacheError::Config(error.to_string()))
+        store.map(|store| (Some(store), !has_section)).map_err(wrong)
     }
 
     /// The configuration of the log for small items; `None` if small items are in sets.
@@ -481,16 +485,6 @@ impl Settlement<'_> {
         })
     }
 
-    fn journal_options(&self) -> Option<JournalOptions> {
-        let flushes = match self.config.recover_after {
-            RecoverAfter::CleanClose => return None,
-            RecoverAfter::Kill => false,
-            RecoverAfter::PowerLoss => true,
-        };
-        let block_bytes = self.device.geometry().block_bytes;
-        Some(JournalOptions { flushes, boot: log::boot_mark(), block_bytes })
-    }
-
     /// Bytes for the snapshot of the engine for small items.
     fn small_snapshot_bytes(&self, soc_bytes: u64, buckets: u64) -> u64 {
         let geometry = self.device.geometry();
@@ -504,19 +498,21 @@ impl Settlement<'_> {
     /// The engine for small items, and whether it took the snapshot, if there is one.
     fn open_small_engine(
         &self,
-        layout: &Layout,
         superblock: &Superblock,
         sections: &mut Vec<Section>,
     ) -> Result<(Option<SmallEngine>, bool), CacheError> {
+        let layout = &superblock.layout;
         if layout.soc_bytes == 0 {
             return Ok((None, true));
         }
-        let generation = superblock.generation_mark();
         let device = Arc::clone(&self.device);
         let section = taken(sections, SOC_SECTION);
-        if let Some(config) =
-            self.log_config(layout.soc_offset, layout.soc_bytes, generation, superblock.hash_seed)
-        {
+        if let Some(config) = self.log_config(
+            layout.soc_offset,
+            layout.soc_bytes,
+            superblock.journaled_mark(),
+            superblock.hash_seed,
+        ) {
             let mut log = HashLog::new(device, config)
                 .map_err(|error| CacheError::Config(error.to_string()))?
                 .with_clock(Arc::clone(self.clock));
@@ -530,7 +526,7 @@ impl Settlement<'_> {
             };
             return Ok((Some(SmallEngine::Log(Box::new(log))), is_restored));
         }
-        let config = self.soc_config(layout, generation, superblock.hash_seed);
+        let config = self.soc_config(layout, superblock.generation_mark(), superblock.hash_seed);
         let soc = Soc::new(device, config)
             .map_err(|error| CacheError::Config(error.to_string()))?
             .with_clock(Arc::clone(self.clock));
@@ -553,6 +549,12 @@ fn taken_clock(sections: &mut Vec<Section>) -> Option<u32> {
 }
 
 impl Pair {
+    /// Waits until the journals have all removals before the call.
+    pub(crate) fn acknowledge(&self) {
+        self.soc.iter().for_each(SmallEngine::acknowledge);
+        self.regions.iter().for_each(RegionStore::acknowledge);
+    }
+
     /// Writes out what waits.
     pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
         if let Some(regions) = &self.regions {
@@ -574,9 +576,14 @@ impl Pair {
             writer.section(SOC_SECTION, soc.snapshot_bytes(), soc.snapshot()).await?;
         }
         if let Some(regions) = &self.regions {
-            let room_bytes = writer.room_bytes(REGIONS_SECTION).saturating_sub(CLOCK_SECTION_BYTES);
+            let kept_bytes = CLOCK_SECTION_BYTES + regions.journal_section_bytes();
+            let room_bytes = writer.room_bytes(REGIONS_SECTION).saturating_sub(kept_bytes);
             let snapshot = regions.snapshot_within(room_bytes);
             writer.section(REGIONS_SECTION, snapshot.bytes(), snapshot.pieces()).await?;
+            // Last, so that it has the removals of the snapshot.
+            if let Some(position) = regions.journal_position() {
+                writer.section(REGIONS_JOURNAL_SECTION, position.len() as u64, [position]).await?;
+            }
         }
         // An area that an earlier version divided may be full.
         if writer.room_bytes(CLOCK_SECTION) >= 4 {

@@ -9,6 +9,7 @@ pub mod chain;
 pub mod fuzzing;
 mod held_back;
 pub(crate) mod home;
+pub(crate) mod journal;
 pub mod log;
 pub(crate) mod outage;
 pub mod region;
@@ -16,6 +17,8 @@ mod small;
 pub mod soc;
 pub mod superblock;
 pub(crate) mod tier;
+#[cfg(test)]
+mod watched;
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -23,6 +26,7 @@ use std::sync::Arc;
 use device::{Device, IoBuffer, Pending, Request};
 use event_listener::{Event, EventListener, Listener};
 
+pub use journal::JournalOptions;
 pub(crate) use small::SmallEngine;
 
 use crate::KeyHash;

@@ -246,7 +246,7 @@ impl FlashTier {
     /// Waits until the journals contain all [removals](Self::forget) so far. Called before these are acknowledged, with
     /// no key locked.
     pub(crate) fn acknowledge(&self) {
-        self.pairs.iter().filter_map(|pair| pair.soc.as_ref()).for_each(SmallEngine::acknowledge);
+        self.pairs.iter().for_each(Pair::acknowledge);
     }
 
     /// Calls the destructors of removed items that can be read without a write: those in memory, in regions and in logs.

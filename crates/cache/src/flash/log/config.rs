@@ -2,8 +2,8 @@
 
 use device::Geometry;
 
-use super::journal::{JournalOptions, JournalPlace};
-use super::{journal, page};
+use super::page;
+use crate::flash::journal::{self, JournalOptions, JournalPlace};
 
 /// Slots of the index per expected item: buckets of the index are then 95 % full.
 const SLOTS_PER_ITEM: f64 = 1.05;
@@ -184,14 +184,11 @@ impl LogConfig {
 
     fn journal_bytes(&self) -> u64 {
         let journal = self.journal_place();
-        journal.map_or(0, |place| {
-            (place.blocks * u64::from(place.options.block_bytes))
-                .next_multiple_of(u64::from(self.page_bytes.max(1)))
-        })
+        journal.map_or(0, |place| place.bytes().next_multiple_of(u64::from(self.page_bytes.max(1))))
     }
 
     /// The place of the journal. It has space for a removal of each expected item.
-    pub(super) fn journal_place(&self) -> Option<JournalPlace> {
+    pub(in crate::flash) fn journal_place(&self) -> Option<JournalPlace> {
         let options = self.journal?;
         let items = self.log_bytes / u64::from(self.expected_item_bytes.max(1));
         let blocks = items.div_ceil(journal::words_per_block(options.block_bytes)) + LEAST_JOURNAL_BLOCKS;

@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 
 use device::Request;
 
-use super::journal::Journal;
 use super::lookup::is_expired;
 use super::page::{Entry, Page};
 use super::table::Buffered;
 use super::{HashLog, Region};
 use crate::KeyHash;
 use crate::config::Removal;
+use crate::flash::journal::Journal;
 use crate::flash::{OnEviction, Waiting};
 
 /// An eviction in progress, of a region that is read for it.

@@ -23,13 +23,11 @@
 //!
 //! Lock order: shard, then `filling`.
 
-mod boot;
 mod config;
 mod evict;
 mod fences;
 mod flow;
 mod index;
-mod journal;
 mod keys;
 mod lookup;
 mod pace;
@@ -53,12 +51,11 @@ use device::{Clock, Device, PlacementHandle};
 use event_listener::Event;
 use parking_lot::{Mutex, RwLock};
 
-pub use boot::boot_mark;
 pub use config::{LogConfig, LogConfigError, Shape};
-pub use journal::{Chain, ChainError, JournalOptions};
 pub use persist::snapshot_bytes;
 pub(super) use recover::read_journal;
 
+use super::journal::Journal;
 use super::outage::WritePauses;
 use super::soc::{ENTRY_OVERHEAD_BYTES, NotStaged, SocStats};
 use super::{DestructorCallback, FlashItem, HashFilter, OnEviction};
@@ -66,7 +63,6 @@ use crate::KeyHash;
 use crate::config::Removal;
 use fences::Fences;
 use index::{Address, Lines, Live, SlotFormat};
-use journal::Journal;
 use removal::PendingRemovals;
 use table::{Buffered, Tables};
 

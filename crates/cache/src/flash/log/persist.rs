@@ -14,7 +14,7 @@
 //!      +----------+------------+-------------+-------+------------+------------------------+
 //! ```
 //!
-//! With a [journal](super::journal) its position follows, then zeros up to the size of the largest position.
+//! With a [journal](crate::flash::journal) its position follows, then zeros up to the size of the largest position.
 //!
 //! Little-endian. Live regions have the sequence numbers from `oldest` to `newest`, each in the place of its number modulo their count; other
 //! places are zeros. The snapshot that contains this section has the checksum.
@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering;
 
 use super::config::Shape;
 use super::fences::Fences;
-use super::journal::{Journal, Position};
 use super::{HashLog, LogConfig, Region, SHARDS};
+use crate::flash::journal::{Journal, Position};
 
 const FORMAT: u32 = 2;
 const HEADER_BYTES: usize = 56;
@@ -100,8 +100,9 @@ impl HashLog {
         });
         // Keys that are removed from now on are in neither part, or the snapshot is repeated.
         let journal = self.journal.iter().map(|journal| {
+            journal.complete_block();
             self.acknowledge();
-            let mut position = journal.position().to_bytes();
+            let mut position = journal.closed_position().to_bytes();
             position.resize(journal_bytes(&self.config) as usize, 0);
             position
         });

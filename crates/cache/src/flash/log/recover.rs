@@ -1,4 +1,4 @@
-//! Recording removals and regions in the [journal], and rebuilding the index from it after a kill or a power cut.
+//! Recording removals and regions in the [journal](crate::flash::journal), and rebuilding the index from it after a kill or a power cut.
 //!
 //! The journal is replayed in its order: a region is read when its record comes, and its items are entered into the index; a removal
 //! removes entries. A removal of an item in a region that was still being written comes before that region's record, and is kept until then.
@@ -14,16 +14,19 @@ use futures_util::StreamExt;
 
 use super::fences::{self, Fences};
 use super::index::{Address, Inserted, WhenFull};
-use super::journal::block::{Record, RegionRecord, RemovedAddress};
-use super::journal::{Chain, ChainError, Journal};
 use super::page::{self, Page};
 use super::{HashLog, LogConfig, Region, SHARDS, mix};
 use crate::KeyHash;
 use crate::flash::Waiting;
+use crate::flash::journal::block::{Record, RegionRecord, RemovedAddress};
+use crate::flash::journal::{Chain, ChainError, Journal};
 
 /// Bytes of one read, and reads in flight.
 const READ_BYTES: u64 = 1 << 20;
 const READS: usize = 8;
+
+const FINGERPRINT_SHIFT: u32 = 32;
+const SHARD_SHIFT: u32 = 48;
 
 /// Removed addresses whose regions are not replayed yet, each with its last region.
 type Ahead = HashMap<RemovedAddress, u64>;
@@ -38,7 +41,26 @@ pub(in crate::flash) async fn read_journal(
     waiting: Waiting,
 ) -> Result<Chain, ChainError> {
     let place = config.journal_place().ok_or(ChainError::Empty)?;
-    Chain::read(device, &place, waiting).await
+    let chain = Chain::read(device, &place, waiting).await?;
+    if has_all_regions(&chain) { Ok(chain) } else { Err(ChainError::Damaged) }
+}
+
+/// Whether the live regions follow each other from the floor on.
+fn has_all_regions(chain: &Chain) -> bool {
+    let floor = chain.floor();
+    let regions = chain.records().filter_map(|record| match record {
+        Record::Region(region) if region.sequence >= floor => Some(region),
+        _ => None,
+    });
+    let live: Vec<RegionRecord> = regions.collect();
+    live.iter().zip(floor..).all(|(region, sequence)| region.sequence == sequence)
+        && live.windows(2).all(|pair| pair[0].start + u64::from(pair[0].len) == pair[1].start)
+}
+
+/// An address in the journal: shard (6 bits), fingerprint (16) and line (32).
+fn removed_address(hash: KeyHash, address: &Address) -> RemovedAddress {
+    let (shard, fingerprint) = (shard_number(hash) as u64, u64::from(address.fingerprint()));
+    RemovedAddress(shard << SHARD_SHIFT | fingerprint << FINGERPRINT_SHIFT | u64::from(address.line()))
 }
 
 impl HashLog {
@@ -70,12 +92,7 @@ impl HashLog {
     /// As [`journal_removal`](Self::journal_removal), for an address in the shard of `hash`, and regions up to `through`.
     pub(super) fn journal_removal_of(&self, hash: KeyHash, address: &Address, through: u64) {
         let Some(journal) = &self.journal else { return };
-        let removed = RemovedAddress {
-            shard: shard_number(hash) as u8,
-            fingerprint: address.fingerprint() as u16,
-            line: address.line(),
-        };
-        if let Some(floor) = journal.remove(removed, through) {
+        if let Some(floor) = journal.remove(removed_address(hash, address), through) {
             self.lose_regions_below(floor);
         }
     }
@@ -85,9 +102,9 @@ impl HashLog {
         let Some(journal) = &self.journal else { return };
         let record = RegionRecord {
             sequence: region.sequence,
-            start_page: region.start_page,
-            pages: region.pages() as u32,
-            scale_pages: region.fences.scale_pages(),
+            start: region.start_page,
+            len: region.pages() as u32,
+            detail: region.fences.scale_pages(),
         };
         let through = self.filling.lock().open - 1;
         if let Some(floor) = journal.add_region(&record, through) {
@@ -138,27 +155,31 @@ impl HashLog {
     }
 
     fn set_next_page(&self, region: &RegionRecord) {
-        self.next_page.store(region.start_page + u64::from(region.pages), Ordering::Release);
+        self.next_page.store(region.start + u64::from(region.len), Ordering::Release);
     }
 
     fn replay_removal(&self, removed: RemovedAddress, through: u64, ahead: &mut Ahead) {
         let lines = self.shape.lines_per_shard;
-        if removed.line >= lines {
+        let (line, fingerprint) = (removed.0 as u32, u32::from((removed.0 >> FINGERPRINT_SHIFT) as u16));
+        let shard_number = (removed.0 >> SHARD_SHIFT) as usize;
+        if line >= lines {
             return;
         }
-        let address = Address::new(removed.line, u32::from(removed.fingerprint), lines);
-        let mut shard = self.shards[usize::from(removed.shard)].lock();
+        let address = Address::new(line, fingerprint, lines);
+        let mut shard = self.shards[shard_number].lock();
         shard.lines.remove(&address, self.live(), |sequence| {
             self.live_items_of(sequence).fetch_sub(1, Ordering::Relaxed);
         });
         if through > self.live().max {
-            ahead.insert(RemovedAddress { line: address.line(), ..removed }, through);
+            // By the line that the items' addresses have.
+            let line = u64::from(address.line());
+            ahead.insert(RemovedAddress(removed.0 >> 32 << 32 | line), through);
         }
     }
 
     /// Enters the items of a region into the index.
     async fn replay_region(&self, record: &RegionRecord, ahead: &Ahead, waiting: Waiting) {
-        let RegionRecord { sequence, start_page, pages, scale_pages } = *record;
+        let RegionRecord { sequence, start: start_page, len: pages, detail: scale_pages } = *record;
         self.set_next_page(record);
         let is_valid =
             pages <= self.shape.pages_per_region && (1..=self.shape.pages_per_region).contains(&scale_pages);
@@ -219,11 +240,7 @@ impl HashLog {
             let hash = self.hash_of(entry.key);
             first = first.or_else(|| Some(fences::position(hash, scale_pages)));
             let address = self.address(hash);
-            let removed = RemovedAddress {
-                shard: shard_number(hash) as u8,
-                fingerprint: address.fingerprint() as u16,
-                line: address.line(),
-            };
+            let removed = removed_address(hash, &address);
             if ahead.get(&removed).is_none_or(|&through| through < sequence) {
                 self.replay_item(hash, &address, sequence);
             }
@@ -254,7 +271,9 @@ impl HashLog {
         let live = self.live();
         let open = (live.max + 2).max(through + 1);
         let journal = self.journal.as_ref().expect("the log has a journal");
-        if live.min > live.max {
+        // With more unused numbers than regions, all regions would be evicted.
+        if live.min > live.max || open - live.max > u64::from(self.shape.max_regions) {
+            self.lose_regions_below(open);
             journal.raise_floor(open);
             self.oldest.store(open, Ordering::Release);
             self.newest.store(open - 1, Ordering::Release);
@@ -277,7 +296,7 @@ impl HashLog {
         }
         let start_page = self.next_page.load(Ordering::Acquire);
         let region = Region { sequence, start_page, fences: Fences::rebuilt(1, &[]) };
-        let record = RegionRecord { sequence, start_page, pages: 0, scale_pages: 1 };
+        let record = RegionRecord { sequence, start: start_page, len: 0, detail: 1 };
         if let Some(floor) = journal.add_region(&record, sequence) {
             self.lose_regions_below(floor);
         }

@@ -15,16 +15,33 @@ impl RegionStore {
 
     /// The same in short steps, one for each item of the iterator. It must be run to its end, or regions are missing.
     pub(crate) fn clear_in_steps(&self) -> impl Iterator<Item = ()> {
-        let begin = std::iter::once_with(|| self.policy.lock().give_all_up());
+        let begin = std::iter::once_with(|| {
+            let regions = self.policy.lock().give_all_up();
+            self.record_clear();
+            regions
+        });
         begin.flat_map(move |regions| {
             let shards = (0..Index::SHARDS).map(|shard| self.clear_shard(shard));
-            shards.chain(regions.into_iter().map(|region| self.give_up(region)))
+            let regions = regions.into_iter().map(|region| self.give_up(region));
+            shards.chain(regions).chain(std::iter::once_with(|| self.close_unrecoverable_regions()))
         })
+    }
+
+    /// New items go to regions that can be recovered.
+    fn close_unrecoverable_regions(&self) {
+        if self.journal.is_some() {
+            self.close_regions();
+        }
     }
 
     fn clear_shard(&self, shard: usize) {
         let mut policy = self.needs.items.then(|| self.policy.lock());
+        let mut is_recorded = false;
         let forgotten = self.index.clear_shard(shard, |found| {
+            // Under the shard's lock, so that the floor is above the regions of all its items.
+            if !std::mem::replace(&mut is_recorded, true) {
+                self.record_clear();
+            }
             if let Some(policy) = &mut policy {
                 policy.left(&self.resident(found));
             }

@@ -6,7 +6,9 @@ use super::entry::{HEADER_BYTES, MAX_HITS};
 use super::layout::{ADDRESS_UNITS, Layout};
 use super::policy::OrderConfig;
 use super::ripq::{Caching, RipqConfig};
+use super::store::StoreId;
 use super::table;
+use crate::flash::journal::{self, JournalOptions, JournalPlace};
 
 /// Most insertion points a store may have.
 pub const MAX_POINTS: usize = 16;
@@ -53,7 +55,16 @@ pub struct RegionConfig {
     /// Failures after which a region is retired, counted only while other regions can be written. A retired region is tested by a
     /// write from time to time, and used again when that succeeds.
     pub retire_after_failures: u8,
+    /// The journal with which the store is recovered after a kill; `None` for recovery after a clean close only. It takes the last of the
+    /// regions that fit the capacity.
+    pub journal: Option<JournalOptions>,
 }
+
+/// Blocks of a journal beside those for removals of the expected items.
+const LEAST_JOURNAL_BLOCKS: u64 = 16;
+/// Expected mean of an item, which sizes the journal. With smaller items that are often removed or replaced, the oldest regions may not be
+/// recovered.
+const EXPECTED_ITEM_BYTES: u64 = 4096;
 
 impl RegionConfig {
     /// The defaults for a store of `capacity_bytes` at the start of a device.
@@ -77,6 +88,7 @@ impl RegionConfig {
             transfers_at_once: 0,
             write_attempts: 2,
             retire_after_failures: 3,
+            journal: None,
         }
     }
 
@@ -145,7 +157,8 @@ impl RegionConfig {
     pub fn check(&self, geometry: &Geometry) -> Result<Layout, ConfigError> {
         self.check_sizes(geometry)?;
         self.check_counts()?;
-        let regions = self.capacity_bytes / u64::from(self.region_bytes);
+        let regions =
+            (self.capacity_bytes / u64::from(self.region_bytes)).saturating_sub(self.journal_regions());
         let units = regions * u64::from(self.region_bytes / self.unit_bytes);
         require(units <= ADDRESS_UNITS, "unit_bytes", || {
             format!("{units} units are more than the 2^40 that can be addressed; use a larger unit")
@@ -175,6 +188,45 @@ impl RegionConfig {
     pub fn least_regions(&self) -> u32 {
         let open = u32::try_from(self.points()).expect("at most 16") + 2;
         open.saturating_add(self.clean_regions)
+    }
+
+    /// Regions that the journal takes.
+    fn journal_regions(&self) -> u64 {
+        self.journal_blocks().map_or(0, |(blocks, options)| {
+            let place = JournalPlace { offset_bytes: 0, blocks, generation: 0, options };
+            place.bytes().div_ceil(u64::from(self.region_bytes))
+        })
+    }
+
+    /// The same for the least capacity that a store works with.
+    #[must_use]
+    pub(crate) fn least_journal_regions(&self) -> u32 {
+        let capacity_bytes = u64::from(self.least_regions()) * u64::from(self.region_bytes);
+        let least = Self { capacity_bytes, ..self.clone() };
+        u32::try_from(least.journal_regions()).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks of the journal's ring: a removal of each expected item fits.
+    fn journal_blocks(&self) -> Option<(u64, JournalOptions)> {
+        let options = self.journal?;
+        let items = self.capacity_bytes / EXPECTED_ITEM_BYTES;
+        let blocks = items.div_ceil(journal::words_per_block(options.block_bytes));
+        Some((blocks + LEAST_JOURNAL_BLOCKS, options))
+    }
+
+    /// The place of the journal of store `id`, behind the regions.
+    pub(in crate::flash) fn journal_place(&self, id: StoreId) -> Option<JournalPlace> {
+        let (blocks, options) = self.journal_blocks()?;
+        let region_bytes = u64::from(self.region_bytes);
+        let regions = (self.capacity_bytes / region_bytes).checked_sub(self.journal_regions())?;
+        let offset_bytes = self.offset_bytes + regions * region_bytes;
+        Some(JournalPlace { offset_bytes, blocks, generation: id.0, options })
+    }
+
+    /// Bytes of the journal's position in a snapshot, at most; 0 without a journal.
+    #[must_use]
+    pub(crate) fn journal_position_bytes(&self) -> u64 {
+        self.journal_blocks().map_or(0, |(blocks, _)| journal::Position::max_bytes(blocks))
     }
 
     fn check_sizes(&self, geometry: &Geometry) -> Result<(), ConfigError> {

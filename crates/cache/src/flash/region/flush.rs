@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use crate::flash::Waiting;
 
 use super::buffer::RegionBuffer;
-use super::layout::{Layout, RegionId};
+use super::layout::Layout;
 use super::stats::Counters;
 use super::store::{Content, RegionStore};
 use super::table::Record;
@@ -106,7 +106,7 @@ impl RegionStore {
         let had_failed = flush.failures.is_some();
         let mut unflushed = Unflushed { store: self, flush: Some(flush), had_failed };
         let written = match &mut unflushed.flush {
-            Some(flush) if live => self.write(flush, &records, waiting).await,
+            Some(flush) if live => self.write_durably(flush, &records, waiting).await,
             _ => Ok(()),
         };
         if let (Err(error), Some(flush)) = (&written, &mut unflushed.flush)
@@ -118,7 +118,7 @@ impl RegionStore {
         unflushed.flush = None;
         match written {
             Ok(()) if live => self.settle_region(&buffer, &records),
-            Ok(()) => self.give_back(buffer.region),
+            Ok(()) => self.give_back(&buffer),
             Err(_) => self.lose(&buffer, &records),
         }
     }
@@ -134,6 +134,17 @@ impl RegionStore {
                 persistence == Persistence::Retry && !is_broken
             }
         }
+    }
+
+    /// Writes a region, so that it survives a power cut if it is to.
+    async fn write_durably(
+        &self,
+        flush: &mut Flush,
+        records: &[Record],
+        waiting: Waiting,
+    ) -> Result<(), IoError> {
+        self.write(flush, records, waiting).await?;
+        self.flush_written(waiting).await
     }
 
     /// Entries and table, in pieces side by side; failed pieces again, as often as configured.
@@ -156,6 +167,8 @@ impl RegionStore {
     }
 
     fn begin_writing(&self, buffer: &RegionBuffer, records: &[Record]) -> Writing {
+        // The earlier content of the region must not be recovered once it is overwritten.
+        self.acknowledge();
         let ranges = buffer.finish(records, self.config.write_whole);
         let max_bytes = self.layout.max_write_bytes;
         Writing {
@@ -219,6 +232,7 @@ impl RegionStore {
         let entries = u32::try_from(records.len()).expect("a region has less than 2^32 entries");
         let content = Content::Flash { filling: buffer.filling, entries, point: buffer.point };
         *self.region(buffer.region).content.lock() = content;
+        self.record_written(buffer.region, buffer.filling, entries, buffer.point);
         self.policy.lock().written(buffer.region, buffer.point);
         self.supply.work.notify(usize::MAX);
 
@@ -246,9 +260,10 @@ impl RegionStore {
         Counters::add(&self.counters.unwritten_bytes, buffer.payload_bytes.load(Ordering::Relaxed));
         Counters::add(&self.counters.unwritten_items, buffer.new_items.load(Ordering::Relaxed));
         if self.region(buffer.region).failures() >= self.config.retire_after_failures {
+            self.untrack(buffer.filling.sequence);
             self.retire(buffer.region);
         } else {
-            self.give_back(buffer.region);
+            self.give_back(buffer);
         }
     }
 
@@ -257,7 +272,9 @@ impl RegionStore {
     }
 
     /// The region is clean from now on.
-    pub(super) fn give_back(&self, region: RegionId) {
+    fn give_back(&self, buffer: &RegionBuffer) {
+        let region = buffer.region;
+        self.untrack(buffer.filling.sequence);
         *self.region(region).content.lock() = Content::Clean;
         self.supply.give_region(region);
     }

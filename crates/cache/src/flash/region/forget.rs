@@ -107,7 +107,10 @@ impl RegionStore {
         if owed.is_some() && found.is_some() {
             self.supply.work.notify(usize::MAX);
         }
-        Counters::add(&self.counters.forgotten, usize::from(found.is_some()));
+        if let Some(found) = found {
+            Counters::one(&self.counters.forgotten);
+            self.record_removal(found.address);
+        }
         found.is_some()
     }
 

@@ -28,6 +28,7 @@ mod forget;
 #[cfg(feature = "fuzzing")]
 pub(in crate::flash) mod fuzzing;
 mod index;
+mod journal;
 mod keys;
 mod layout;
 mod order;
@@ -50,6 +51,7 @@ mod work;
 pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
 pub use dry::{DryStore, Packing};
 pub use entry::{HEADER_BYTES as ENTRY_HEADER_BYTES, MAX_KEY_BYTES};
+pub(super) use journal::read_journal;
 pub use layout::{Layout, RegionId};
 pub use order::{ByEviction, RegionOrder, SegmentedFifo, SegmentedLru};
 pub use policy::{

@@ -204,7 +204,9 @@ impl RegionStore {
                 if self.on_destructor.is_some() {
                     return;
                 }
-                self.take_out(|index| index.remove_at(hash, found.address));
+                if self.take_out(|index| index.remove_at(hash, found.address)).is_some() {
+                    self.record_removal(found.address);
+                }
             }
             Lookup::Damaged => self.lose_item(hash, found.address),
         }

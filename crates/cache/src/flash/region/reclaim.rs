@@ -141,6 +141,7 @@ impl RegionStore {
             unreachable!("the policy holds regions on flash only")
         };
         let mut victim = Victim { store: self, region, point, is_empty: false };
+        self.record_emptied(region, filling.sequence);
         match self.read_table(region, entries, filling, waiting).await {
             Some(records) => self.clear_out(region, filling, &records, waiting).await,
             None => {
@@ -293,8 +294,10 @@ impl RegionStore {
 
     /// Takes an item that cannot be read any more out of the index, if it is still there.
     pub(super) fn lose_item(&self, hash: KeyHash, address: Address) {
-        let there_was = self.take_out(|index| index.remove_at(hash, address)).is_some();
-        Counters::add(&self.counters.items_lost, usize::from(there_was));
+        if self.take_out(|index| index.remove_at(hash, address)).is_some() {
+            Counters::one(&self.counters.items_lost);
+            self.record_removal(address);
+        }
     }
 
     /// Takes the item out of the index; `false` if it was removed or replaced meanwhile.

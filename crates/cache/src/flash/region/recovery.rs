@@ -1,8 +1,9 @@
 //! The snapshot of a clean close, and its recovery: two bytes per item, four if items have ranks.
 //!
 //! A [snapshot](super::snapshot) lists the filling of each region, the order of reclaim, and the live entries. Hashes, lengths and expiry
-//! times are not in it: a restart reads them from the regions' tables. After a crash there is no snapshot; the store is then created with
-//! another identity and ignores all old regions, since an entry alone does not show whether it was removed.
+//! times are not in it: a restart reads them from the regions' tables. After a crash there is no snapshot. The store is then
+//! [recovered](RegionStore::recover) by its journal. Without a journal it is created with another identity and ignores all old regions, since
+//! an entry alone does not show whether it was removed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -173,7 +174,10 @@ impl<'a> OutgoingSnapshot<'a> {
             is_left_out
         };
         let left_out = sizes.iter().take_while(left_out).count();
-        self.held.drain(..left_out);
+        for held in self.held.drain(..left_out) {
+            // It is clean after the restart, so removals of its items will not be recorded.
+            self.store.record_emptied(held.id, held.sequence);
+        }
     }
 
     /// Each region of a band, encoded.
@@ -219,6 +223,17 @@ impl RegionStore {
         snapshot: &[u8],
         waiting: Waiting,
     ) -> Result<Self, RestoreError> {
+        Self::restore_regions(device, clock, config, snapshot, waiting).await.map(|(store, _)| store)
+    }
+
+    /// As [`restore`](Self::restore). Returns the dropped regions too.
+    pub(super) async fn restore_regions(
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        config: RegionConfig,
+        snapshot: &[u8],
+        waiting: Waiting,
+    ) -> Result<(Self, Vec<Held>), RestoreError> {
         let snapshot = Snapshot::decode(snapshot)?;
         let store = Self::assemble(device, clock, config, StoreId(snapshot.head.store))?;
         snapshot.check(&store.layout)?;
@@ -226,13 +241,16 @@ impl RegionStore {
         let knows_ranks =
             snapshot.tail.policy.as_ref().is_some_and(|saved| store.policy.lock().recall(saved));
         let mut in_order = Vec::with_capacity(snapshot.held.len());
+        let mut dropped = Vec::new();
         for some in snapshot.held.chunks(TABLES_AT_ONCE) {
             let read = join_all(some.iter().map(|it| store.read_held(&it.held, waiting))).await;
-            let take_in = |(held, records): &(&HeldBytes<'_>, Option<Vec<Record>>)| {
-                store.take_in(held, records.as_deref(), knows_ranks)
-            };
-            let kept = some.iter().zip(read).filter(take_in);
-            in_order.extend(kept.map(|(it, _)| (it.held.id, it.held.priority)));
+            for (region, records) in some.iter().zip(read) {
+                if store.take_in(region, records.as_deref(), knows_ranks) {
+                    in_order.push((region.held.id, region.held.priority));
+                } else {
+                    dropped.push(region.held);
+                }
+            }
         }
         store.policy.lock().restore(&in_order);
         for &region in &snapshot.tail.retired {
@@ -242,7 +260,7 @@ impl RegionStore {
         let is_clean = |id: &RegionId| matches!(*store.region(*id).content.lock(), Content::Clean);
         let clean = (0..store.layout.region_count).map(RegionId).filter(is_clean);
         clean.for_each(|region| store.supply.give_region(region));
-        Ok(store)
+        Ok((store, dropped))
     }
 
     async fn read_held(&self, held: &Held, waiting: Waiting) -> Option<Vec<Record>> {

@@ -14,6 +14,7 @@ use super::config::{ConfigError, RegionConfig, Reinsertion};
 use super::entry;
 use super::forget::PendingDestructors;
 use super::index::{Found, Index};
+use super::journal::{FIRST_SEQUENCE, RegionJournal};
 use super::layout::{Layout, RegionId, SizeHint};
 use super::policy::{self, Needs, Placing, Rank, RegionPolicy, Resident};
 use super::stats::{Counters, Memory, RegionStats};
@@ -50,6 +51,8 @@ pub struct RegionStore {
     pub(super) on_destructor: Option<DestructorCallback>,
     /// Forgotten items that must be read for their destructors.
     pub(super) owed: PendingDestructors,
+    /// Records removals and regions, if the store is recovered after a kill.
+    pub(super) journal: Option<RegionJournal>,
 }
 
 pub use crate::flash::OnEviction;
@@ -156,12 +159,13 @@ impl RegionStore {
         config: RegionConfig,
         id: StoreId,
     ) -> Result<Self, ConfigError> {
-        let store = Self::assemble(device, clock, config, id)?;
+        let mut store = Self::assemble(device, clock, config, id)?;
+        store.journal = Self::new_journal(&store.device, &store.config, id);
         (0..store.layout.region_count).for_each(|region| store.supply.give_region(RegionId(region)));
         Ok(store)
     }
 
-    /// A store that knows of no region yet, clean or not.
+    /// A store that knows of no region yet, clean or not, without a journal.
     pub(super) fn assemble(
         device: Arc<dyn Device>,
         clock: Arc<dyn Clock>,
@@ -190,12 +194,13 @@ impl RegionStore {
             fruitless: AtomicU32::new(0),
             since_new: AtomicU32::new(0),
             index: Index::new(needs.items),
-            next_sequence: AtomicU64::new(1),
+            next_sequence: AtomicU64::new(FIRST_SEQUENCE),
             counters: Counters::default(),
             on_eviction: None,
             is_told: None,
             on_destructor: None,
             owed: PendingDestructors::default(),
+            journal: None,
             device,
             clock,
             config,
@@ -313,7 +318,7 @@ impl RegionStore {
         let Some((region, bytes)) = self.supply.take(claim) else {
             return Err(self.why_full());
         };
-        let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
+        let sequence = self.next_sequence();
         let filling = Filling { store: self.id.0, sequence };
         let supply = Arc::clone(&self.supply);
         let buffer = RegionBuffer::new(region, point, filling, self.layout, bytes, supply);
@@ -331,8 +336,9 @@ impl RegionStore {
         buffer.new_items.fetch_add(1, Ordering::Relaxed);
         let (region, point) = (buffer.region, buffer.point);
         reservation.commit(|| {
-            if self.put_in(hash, item, region, point, placing).is_some() {
+            if let Some(replaced) = self.put_in(hash, item, region, point, placing) {
                 Counters::one(&self.counters.overwritten);
+                self.record_removal(replaced.address);
             }
             true
         });

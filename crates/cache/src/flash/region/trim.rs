@@ -23,6 +23,8 @@ impl RegionStore {
     /// Trims one reclaimed region; returns whether there was one. It is clean when its trim completes, even if the future is dropped.
     pub(super) async fn trim_next(&self, waiting: Waiting) -> bool {
         let Some(region) = self.supply.next_untrimmed() else { return false };
+        // A trim that a power cut interrupts leaves parts of the region, which must not be recovered.
+        self.acknowledge();
         let (completion, trimmed) = self.supply.begin_change(region);
         self.supply.give_region(region);
         let (offset, len) = (self.layout.region_offset(region), u64::from(self.layout.region_bytes));

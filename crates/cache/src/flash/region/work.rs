@@ -115,7 +115,7 @@ impl RegionStore {
     }
 
     /// No region that is open takes any more: all go to flash.
-    fn close_regions(&self) {
+    pub(super) fn close_regions(&self) {
         for point in &self.points {
             if let Some(buffer) = point.open.lock().take() {
                 buffer.close();

@@ -4,10 +4,11 @@
 //!
 //! ```text
 //!      0        8         12         16         24         40           48
-//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+
-//!      | magic  | version | checksum | sequence | store id | generation | layout | fingerprint | state | snapshot | seed |
-//!      | 8 B    | u32     | u32      | u64      | u128     | u64        | 72 B   | u64         | u64   | 3 × u64  | u64  |
-//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+
+//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+------------+
+//!      | magic  | version | checksum | sequence | store id | generation | layout | fingerprint | state | snapshot | seed | generation |
+//!      |        |         |          |          |          |            |        |             |       |          |      | of journals|
+//!      | 8 B    | u32     | u32      | u64      | u128     | u64        | 72 B   | u64         | u64   | 3 × u64  | u64  | u64        |
+//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+------------+
 //! ```
 //!
 //! Little-endian. The checksum is CRC-32C of the first 256 bytes but itself. Magic, version and checksum stay where they
@@ -18,8 +19,8 @@
 //! The valid copy with the higher sequence counts. *Opening*: the copies are read; then both are marked open, one after the other, each
 //! flushed, before anything else on the device is changed. *Closing*: the snapshot is written and flushed; then one copy is marked clean
 //! and flushed. So while anything changes, no copy is marked clean, and damage to one copy cannot restore an older clean one. A store that
-//! is found open was not closed: it begins a new generation, in which all older content of the device is ignored. A store whose small
-//! items have a journal keeps its generation if the journal is complete.
+//! is found open was not closed: it begins a new generation, in which all older content of the device is ignored. Contents with journals
+//! keep the generation in which the journals were begun, if these are complete.
 
 mod difference;
 mod foreign;
@@ -71,6 +72,8 @@ pub struct Superblock {
     pub state: State,
     /// Seed of the keys' hashes. Stores written before there was one have 0 here, the seed that they were written with.
     pub hash_seed: u64,
+    /// Generation in which the journals of the contents were begun. 0 if it is the store's: in stores without recovery by journals.
+    pub journaled_generation: u64,
 }
 
 /// Whether the store is in use.
@@ -107,7 +110,16 @@ impl Superblock {
     /// The first superblock of a new store, in use. `store_id` is random.
     #[must_use]
     pub fn new(store_id: u128, layout: Layout, fingerprint: u64) -> Self {
-        Self { sequence: 0, store_id, generation: 1, layout, fingerprint, state: State::Open, hash_seed: 0 }
+        Self {
+            sequence: 0,
+            store_id,
+            generation: 1,
+            layout,
+            fingerprint,
+            state: State::Open,
+            hash_seed: 0,
+            journaled_generation: 0,
+        }
     }
 
     /// How to go on with a store found on a device: with its snapshot, if it was closed cleanly and the layout and
@@ -123,18 +135,30 @@ impl Superblock {
         }
     }
 
-    /// How to go on with a store whose contents are recovered although it was not closed; `None` if it was, or if layout or fingerprint
-    /// are different.
+    /// How to go on with a store whose journaled contents are recovered although it was not closed, in a new generation for the others;
+    /// `None` if it was closed, or if layout or fingerprint are different.
     #[must_use]
     pub fn continued(self, layout: Layout, fingerprint: u64) -> Option<Self> {
         let is_same = (self.layout, self.fingerprint) == (layout, fingerprint);
-        (self.state == State::Open && is_same).then_some(self)
+        let journaled_generation = self.generation_of_journals();
+        let continued = Self { generation: self.generation + 1, journaled_generation, ..self };
+        (self.state == State::Open && is_same).then_some(continued)
     }
 
     /// The same store in a new generation: for when its snapshot turns out not to be usable.
     #[must_use]
     pub fn emptied(self) -> Self {
-        Self { generation: self.generation + 1, ..self }
+        Self { generation: self.generation + 1, journaled_generation: 0, ..self }
+    }
+
+    fn generation_of_journals(&self) -> u64 {
+        if self.journaled_generation == 0 { self.generation } else { self.journaled_generation }
+    }
+
+    /// What engines with journals mark their blocks with. It is the same after a recovery by the journals.
+    #[must_use]
+    pub fn journaled_mark(&self) -> u64 {
+        Self { generation: self.generation_of_journals(), ..*self }.generation_mark()
     }
 
     /// What engines mark their blocks with: no other store and no other generation has it (but for one chance in 2^64).
@@ -226,6 +250,7 @@ impl Superblock {
             place.bytes,
             place.mark,
             self.hash_seed,
+            self.journaled_generation,
         ];
         for number in parts.into_iter().chain(rest) {
             writer.put(&number.to_le_bytes());
@@ -254,7 +279,7 @@ impl Superblock {
         };
         let (fingerprint, state) = (reader.u64(), reader.u64());
         let place = SnapshotPlace { offset: reader.u64(), bytes: reader.u64(), mark: reader.u64() };
-        let hash_seed = reader.u64();
+        let (hash_seed, journaled_generation) = (reader.u64(), reader.u64());
         let state = match state {
             OPEN => State::Open,
             CLEAN => State::Clean(place),
@@ -262,8 +287,17 @@ impl Superblock {
             _ => return None,
         };
         // Larger counts cannot occur, and the next ones must not overflow.
-        let counts = [sequence, generation].into_iter().all(|count| count < u64::MAX / 2);
-        counts.then_some(Self { sequence, store_id, generation, layout, fingerprint, state, hash_seed })
+        let counts = [sequence, generation, journaled_generation];
+        counts.into_iter().all(|count| count < u64::MAX / 2).then_some(Self {
+            sequence,
+            store_id,
+            generation,
+            layout,
+            fingerprint,
+            state,
+            hash_seed,
+            journaled_generation,
+        })
     }
 }
 

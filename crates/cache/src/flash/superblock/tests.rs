@@ -100,6 +100,7 @@ fn golden_bytes() {
             fingerprint: 11,
             state,
             hash_seed,
+            journaled_generation: 0,
         };
         let mut expected = b"FLSHWRT\0\x01\0\0\0".to_vec();
         expected.extend(checksum);
@@ -113,6 +114,23 @@ fn golden_bytes() {
         assert_eq!(encoded[..], expected);
         assert_eq!(Superblock::decode(&encoded), Some(superblock));
     }
+}
+
+#[test]
+fn continued_store_keeps_the_mark_of_its_journals_only() {
+    let store = store();
+    assert_eq!(store.journaled_mark(), store.generation_mark());
+    let once = store.continued(store.layout, FINGERPRINT).expect("it was not closed");
+    let twice = once.continued(store.layout, FINGERPRINT).expect("it was not closed");
+    assert_eq!(twice.journaled_mark(), store.journaled_mark());
+    assert!(
+        twice.generation_mark() != once.generation_mark()
+            && once.generation_mark() != store.generation_mark()
+    );
+    assert_eq!(Superblock::decode(&twice.encode()), Some(twice));
+    let emptied = twice.emptied();
+    assert!(emptied.journaled_mark() == emptied.generation_mark() && emptied.generation > twice.generation);
+    assert_eq!(store.continued(store.layout, FINGERPRINT + 1), None);
 }
 
 /// By hash seed; computed by another CRC-32C. Stores that were written before there were seeds read as seed 0.

@@ -66,7 +66,7 @@ settings! {
     /// Where items of up to 2 KiB are stored on flash: sets or log [default: log, or sets if the flash has them or is small]
     #[arg(long, help_heading = CACHE, value_name = "ENGINE", value_parser = ["sets", "log"])]
     small_items: Option<String> = None,
-    /// After which ends the next server finds the items of up to 2 KiB on flash: close, kill or power-loss [default: close]
+    /// After which ends the next server finds the items on flash: close, kill or power-loss [default: close]
     #[arg(long, help_heading = CACHE, value_name = "END", value_parser = RECOVER_AFTER)]
     recover_after: Option<String> = Some("close".into()),
     /// Which items leave DRAM first: fifo, lru, s3fifo, sieve, wtinylfu, … [default: s3fifo]

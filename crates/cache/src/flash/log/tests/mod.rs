@@ -13,6 +13,7 @@ use pollster::block_on;
 
 use super::*;
 use crate::flash::Waiting;
+use crate::flash::journal::{ChainError, JournalOptions};
 
 const NOW: u32 = 1_000;
 

@@ -2,14 +2,14 @@
 //! next log finds no removed or replaced version, and nearly all items that were on flash.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
 
+use device::Request;
 use device::wrap::CrashDevice;
-use device::{Completion, Counters, Geometry, IoError, IoSlice, Outcome, Request, RequestKind};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::flash::watched::Watched;
 
 const KEYS: u64 = 1200;
 
@@ -33,53 +33,6 @@ impl Model {
 /// What the device and the model were when the history was cut.
 type Cut = Option<(MemoryDevice, Model)>;
 
-/// A device that takes an image in the middle of a request.
-struct Watched {
-    inner: MemoryDevice,
-    requests: AtomicU64,
-    watcher: Mutex<Option<Watcher>>,
-}
-
-/// Called with the number of each change before it is made.
-type Watcher = Box<dyn Fn(u64) + Send + Sync>;
-
-impl Watched {
-    fn look(&self, kind: RequestKind) {
-        if kind == RequestKind::Read {
-            return;
-        }
-        let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        if let Some(watcher) = &*self.watcher.lock() {
-            watcher(number);
-        }
-    }
-}
-
-impl Device for Watched {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn submit(&self, request: Request, completion: Completion) {
-        self.look(request.kind());
-        self.inner.submit(request, completion);
-    }
-
-    fn execute(&self, request: Request) -> Outcome {
-        self.look(request.kind());
-        self.inner.execute(request)
-    }
-
-    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
-        self.look(RequestKind::Write);
-        self.inner.absorb(offset, data)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-}
-
 /// The end of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -96,6 +49,8 @@ struct Case {
     has_page_cache: bool,
     /// Expected items, by which the journal is sized.
     expected_item_bytes: u32,
+    /// A power cut tears blocks of more than one sector of 512 bytes.
+    journal_block_bytes: u32,
 }
 
 impl Case {
@@ -109,6 +64,7 @@ impl Case {
             has_page_cache: random.random_bool(0.5),
             // A few bytes more than the items have make the journal too small for all removals.
             expected_item_bytes: if random.random_ratio(1, 8) { 400 } else { 50 },
+            journal_block_bytes: if random.random_bool(0.5) { 512 } else { 1024 },
         }
     }
 
@@ -119,7 +75,7 @@ impl Case {
             regions: Some(48),
             expected_item_bytes: self.expected_item_bytes,
             readmission_share: self.readmission_share,
-            journal: Some(JournalOptions { flushes, boot: Some(7), block_bytes: 512 }),
+            journal: Some(JournalOptions { flushes, boot: Some(7), block_bytes: self.journal_block_bytes }),
             ..LogConfig::new(4096, 48 * 6 * 512 + (64 << 10), 42)
         }
     }
@@ -268,8 +224,7 @@ fn run(case: Case, back: &mut Back) {
     for life in 0..3 {
         let label = format!("{case:?}, life {life}");
         let durable = image.duplicate();
-        let watched =
-            Arc::new(Watched { inner: image, requests: AtomicU64::new(0), watcher: Mutex::default() });
+        let watched = Arc::new(Watched::new(image));
         let crashing = Arc::new(CrashDevice::over(Arc::clone(&watched) as _, durable));
         let device = Arc::clone(&crashing) as Arc<dyn Device>;
         let log = match case.reopened(&device) {
@@ -287,7 +242,7 @@ fn run(case: Case, back: &mut Back) {
         {
             let (cut, crashing, shared) = (Arc::clone(&cut), Arc::downgrade(&crashing), Arc::clone(&shared));
             let seed = case.seed;
-            *watched.watcher.lock() = Some(Box::new(move |number| {
+            watched.watch(Box::new(move |number| {
                 let crashing = crashing.upgrade().expect("the device is in use");
                 if number == cut_at {
                     *cut.lock() = Some((case.crash(&crashing, seed), shared.lock().clone()));
@@ -303,7 +258,7 @@ fn run(case: Case, back: &mut Back) {
         model = history.model.lock().clone();
         version = history.version;
         drop(history);
-        *watched.watcher.lock() = None;
+        watched.unwatch();
         if let Some((image, model)) = cut.lock().take() {
             back.cuts += 1;
             let device: Arc<dyn Device> = Arc::new(image);
@@ -372,7 +327,7 @@ fn written_log(config: LogConfig) -> Arc<dyn Device> {
 }
 
 fn journaled(flushes: bool, boot: Option<u64>) -> LogConfig {
-    let case = Case { expected_item_bytes: 50, ..Case::of(End::Kill, 0) };
+    let case = Case { expected_item_bytes: 50, journal_block_bytes: 512, ..Case::of(End::Kill, 0) };
     LogConfig { journal: Some(JournalOptions { flushes, boot, block_bytes: 512 }), ..case.config() }
 }
 
@@ -423,7 +378,7 @@ fn damaged_journal_block_is_refused_and_a_damaged_page_loses_its_items_only() {
         before.len()
     );
     // The third block, which was acknowledged long before the last one.
-    flip(config.offset_bytes + 2 * 512);
+    flip(config.offset_bytes + 4 * 512);
     assert!(matches!(block_on(read_journal(&device, &config, Waiting::Thread)), Err(ChainError::Damaged)));
 }
 

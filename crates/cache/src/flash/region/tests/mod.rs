@@ -5,6 +5,7 @@ mod faults;
 mod fidelity;
 mod model;
 mod races;
+mod recovery;
 mod restart;
 mod threads;
 mod twin;

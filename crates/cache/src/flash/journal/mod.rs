@@ -1,26 +1,37 @@
-//! The journal of a log that is recovered after a kill or a power cut: a ring of [blocks](block) in front of the log's pages.
+//! The journal of an engine that is recovered after a kill or a power cut: a ring of [blocks](block) on the device.
 //!
-//! The index is in memory only. After a kill it is rebuilt from the pages of the written regions, which still hold the removed and replaced
-//! items. So the journal records
-//! * every removal of index entries, by address. A removal also removes the entries of colliding keys. Their later removals find no entry
-//!   and are not recorded;
-//! * every region, once all of its pages are written: the pages of other regions are not used;
-//! * the *floor*: regions with smaller sequence numbers are evicted or cleared. It is raised before the eviction has an effect, since
-//!   removals of keys in a dead region find no entry either.
+//! The index of an engine is in memory only. After a kill it is rebuilt from the written regions, which still hold the removed and
+//! replaced items. So the journal records
+//! * every removal, by an address that the engine defines;
+//! * every region, once it is written: other regions are not used;
+//! * the *floor*: regions with smaller sequence numbers are not recovered. It is raised before an eviction or a clear has an effect, since
+//!   removals of keys in a dead region are not recorded.
 //!
-//! A record is appended to memory under the lock of its shard, and is on the device when [`sync`](Journal::sync) returns: by a copy to the
+//! A record is appended to memory under the lock of its key, and is on the device when [`sync`](Journal::sync) returns: by a copy to the
 //! page cache ([`Device::absorb`]) if there is one, otherwise by a write. One call writes the records of all threads, and one flush follows
-//! if the records must survive a power cut. A block is written again with each record that it receives; a device writes a block as a whole
-//! or not at all, so earlier records are never lost.
+//! if the records must survive a power cut.
 //!
-//! A block can be overwritten when all of its records concern regions below the floor. If the ring is full, the floor is raised: the oldest
-//! regions are evicted early.
+//! ```text
+//!      +-------------+-------------+--------------+--------------+- ··· -+
+//!      | tail slot 0 | tail slot 1 | ring block 0 | ring block 1 |       |
+//!      +-------------+-------------+--------------+--------------+- ··· -+
+//! ```
+//! Full blocks are in the ring. The last block grows, and is written with each `sync`, to the two tail slots in turn. So a write never
+//! overwrites the only copy of acknowledged records. If it is torn, or the drive returns garbage for it, only records of calls that had
+//! not returned are lost.
+//!
+//! A block can be overwritten when all of its records concern regions below the floor. If the ring is full, the floor is raised.
 //!
 //! Without flushes, records do not survive a power cut, but the pages of regions may. So each block names the boot of the
 //! system that wrote it, and its records are used only under the same boot.
 
 pub mod block;
+mod boot;
 mod chain;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::flash) mod fuzzing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,8 +40,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::{Device, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 use parking_lot::Mutex;
 
-use block::{Header, RegionRecord, RemovedAddress};
+use block::{Block, Header, RegionRecord, RemovedAddress};
+pub use boot::boot_mark;
 pub use chain::{Chain, ChainError};
+
+/// Blocks in front of the ring, for the last block.
+const TAIL_SLOTS: u64 = 2;
 
 /// Records of one word that fit a block.
 pub fn words_per_block(block_bytes: u32) -> u64 {
@@ -77,7 +92,7 @@ pub struct JournalPlace {
     pub offset_bytes: u64,
     /// Blocks of the ring.
     pub blocks: u64,
-    /// That of the log's pages.
+    /// That of the engine's content.
     pub generation: u64,
     pub options: JournalOptions,
 }
@@ -103,8 +118,10 @@ struct Tail {
     /// The current region, and that at the start of the block.
     through: u64,
     start_through: u64,
-    /// Encoded blocks with their positions, in order.
-    full: Vec<(u64, IoBuffer)>,
+    /// Encoded blocks for the ring with their positions, in order.
+    full: Vec<(u64, IoSlice)>,
+    /// The tail slot of the next write.
+    slot: u64,
 }
 
 /// The needed part of the ring, as a clean close stores it.
@@ -119,10 +136,14 @@ pub struct Position {
     durable: u64,
     /// The current region at the end of each needed block, up to the last block.
     throughs: VecDeque<u64>,
+    /// The tail slot of the next write.
+    next_slot: u64,
+    /// The last block, if the ring lacks it.
+    last_block: Option<Block>,
 }
 
 impl Journal {
-    /// An empty journal of a new log, whose first region is `first_sequence`.
+    /// An empty journal of a new engine, whose first region is `first_sequence`. The first [`sync`](Self::sync) writes a block.
     pub fn new(
         device: Arc<dyn Device>,
         placement: PlacementHandle,
@@ -136,6 +157,8 @@ impl Journal {
             floor: first_sequence,
             durable: 0,
             throughs: VecDeque::from([first_sequence - 1]),
+            next_slot: 0,
+            last_block: None,
         };
         Self::at(device, placement, place, position)
     }
@@ -150,8 +173,10 @@ impl Journal {
         let through = position.through();
         let mut position = position;
         position.session += 1;
+        // The last block is durable in a tail slot only, until the first records are.
+        position.durable = position.last;
         position.last += 1;
-        (position.session_start, position.durable) = (position.last, position.last);
+        position.session_start = position.last;
         position.throughs.push_back(through);
         position.make_space(place.blocks);
         Self::at(device, placement, place, position)
@@ -161,30 +186,36 @@ impl Journal {
         device: Arc<dyn Device>,
         placement: PlacementHandle,
         place: JournalPlace,
-        position: Position,
+        mut position: Position,
     ) -> Self {
-        let through = position.through();
-        let tail = Tail { position, words: Vec::new(), through, start_through: through, full: Vec::new() };
+        let (through, slot) = (position.through(), position.next_slot);
+        let moved = position.last_block.take().map(|it| {
+            let mut bytes = IoBuffer::zeroed(place.options.block_bytes as usize);
+            block::encode(&it.header, &it.words, &mut bytes);
+            (it.header.position, bytes.into())
+        });
+        let full = moved.into_iter().collect();
+        let tail = Tail { position, words: Vec::new(), through, start_through: through, full, slot };
         Self {
             device,
             placement,
             place,
             tail: Mutex::new(tail),
-            appended: AtomicU64::new(0),
+            appended: AtomicU64::new(1),
             synced: AtomicU64::new(0),
             writing: Mutex::new(()),
             written_bytes: AtomicU64::new(0),
         }
     }
 
-    /// Records that all entries of an address in regions up to `through` are removed. If the ring is full, returns the new floor, below
-    /// which the caller must evict all regions.
+    /// Records the removal of an address in regions up to `through`. If the ring is full, returns the new floor: regions below it will not
+    /// be recovered, and later removals in them may be missing.
     #[must_use]
     pub fn remove(&self, address: RemovedAddress, through: u64) -> Option<u64> {
         self.append(&[block::removal_word(address)], through)
     }
 
-    /// Records a region whose pages are written. `through` and the result are as in [`remove`](Self::remove).
+    /// Records a written region. `through` and the result are as in [`remove`](Self::remove).
     #[must_use]
     pub fn add_region(&self, region: &RegionRecord, through: u64) -> Option<u64> {
         self.append(&block::region_words(region), through)
@@ -247,35 +278,33 @@ impl Journal {
         if self.synced.load(Ordering::Acquire) >= target {
             return Ok(());
         }
-        let (blocks, last, appended) = {
+        let (full, last_block, last, appended) = {
             let mut tail = self.tail.lock();
-            let mut blocks = std::mem::take(&mut tail.full);
-            blocks.push((tail.position.last, self.encoded(&tail)));
-            (blocks, tail.position.last, self.appended.load(Ordering::Acquire))
+            let full = std::mem::take(&mut tail.full);
+            let last_block = (self.place.tail_offset(tail.slot), self.encoded(&tail));
+            (full, last_block, tail.position.last, self.appended.load(Ordering::Acquire))
         };
-        let slices: Vec<(u64, IoSlice)> = blocks.into_iter().map(|(at, bytes)| (at, bytes.into())).collect();
-        if let Err(error) = self.write_all(&slices) {
+        let ring = full.iter().map(|(position, bytes)| (self.place.ring_offset(*position), bytes.clone()));
+        if let Err(error) = self.write_all(ring.chain([last_block])) {
             // The last block is encoded again; the others are kept.
-            let full = slices.into_iter().filter(|(at, _)| *at != last);
-            let kept = full.map(|(at, bytes)| (at, IoBuffer::copy_of(&bytes))).collect();
-            let later = std::mem::replace(&mut self.tail.lock().full, kept);
-            self.tail.lock().full.extend(later);
+            self.tail.lock().full.splice(..0, full);
             return Err(error);
         }
-        self.tail.lock().position.durable = last;
+        let mut tail = self.tail.lock();
+        tail.position.durable = last;
+        tail.slot = (tail.slot + 1) % TAIL_SLOTS;
+        drop(tail);
         self.synced.store(appended, Ordering::Release);
         Ok(())
     }
 
-    fn write_all(&self, blocks: &[(u64, IoSlice)]) -> Result<(), IoError> {
-        for (position, bytes) in blocks {
-            let offset = self.place.offset_of(*position);
-            self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            match self.device.absorb(offset, bytes) {
+    fn write_all(&self, blocks: impl Iterator<Item = (u64, IoSlice)>) -> Result<(), IoError> {
+        for (offset, data) in blocks {
+            self.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+            match self.device.absorb(offset, &data) {
                 Some(absorbed) => absorbed?,
                 None => {
-                    let request = Request::Write { offset, data: bytes.clone(), placement: self.placement };
-                    self.device.execute(request)?;
+                    _ = self.device.execute(Request::Write { offset, data, placement: self.placement })?;
                 }
             }
         }
@@ -285,7 +314,15 @@ impl Journal {
         Ok(())
     }
 
-    fn encoded(&self, tail: &Tail) -> IoBuffer {
+    /// Completes the last block, so that the next [`sync`](Self::sync) writes it to the ring.
+    pub fn complete_block(&self) {
+        let mut tail = self.tail.lock();
+        let through = tail.through;
+        self.begin_block(&mut tail, through);
+        self.appended.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn encoded(&self, tail: &Tail) -> IoSlice {
         let Position { session, session_start, last, floor, durable, .. } = tail.position;
         let header = Header {
             generation: self.place.generation,
@@ -299,12 +336,22 @@ impl Journal {
         };
         let mut bytes = IoBuffer::zeroed(self.place.options.block_bytes as usize);
         block::encode(&header, &tail.words, &mut bytes);
-        bytes
+        bytes.into()
     }
 
-    /// Where the ring ends now. Everything is [synced](Self::sync).
+    /// Where the ring ends now.
     pub fn position(&self) -> Position {
         self.tail.lock().position.clone()
+    }
+
+    /// The position for a snapshot, after the last block was [completed](Self::complete_block) and synced.
+    pub fn closed_position(&self) -> Position {
+        let mut position = self.position();
+        position.last -= 1;
+        if position.throughs.len() > 1 {
+            position.throughs.pop_back();
+        }
+        position
     }
 
     /// Records and bytes written so far.
@@ -314,8 +361,17 @@ impl Journal {
 }
 
 impl JournalPlace {
-    fn offset_of(&self, position: u64) -> u64 {
-        self.offset_bytes + position % self.blocks * u64::from(self.options.block_bytes)
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        (TAIL_SLOTS + self.blocks) * u64::from(self.options.block_bytes)
+    }
+
+    fn tail_offset(&self, slot: u64) -> u64 {
+        self.offset_bytes + slot * u64::from(self.options.block_bytes)
+    }
+
+    fn ring_offset(&self, position: u64) -> u64 {
+        self.tail_offset(TAIL_SLOTS + position % self.blocks)
     }
 }
 
@@ -343,7 +399,7 @@ impl Position {
 
     /// The position as bytes of a snapshot.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { session, session_start, last, floor, durable, throughs } = self;
+        let Self { session, session_start, last, floor, durable, throughs, .. } = self;
         let head = [*session, *session_start, *last, *floor, *durable, throughs.len() as u64];
         head.iter().chain(throughs).flat_map(|number| number.to_le_bytes()).collect()
     }
@@ -368,6 +424,8 @@ impl Position {
             floor,
             durable,
             throughs,
+            next_slot: 0,
+            last_block: None,
         })
     }
 

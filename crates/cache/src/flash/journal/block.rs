@@ -1,4 +1,4 @@
-//! The flash format of a journal block: removals of keys and written regions, in the order in which they happened.
+//! The flash format of a journal block: removals and written regions, in the order in which they happened.
 //!
 //! ```text
 //!      0          4        6       8            16     24        32              40         48      56        64        72
@@ -7,26 +7,27 @@
 //!      | u32      | u16    | u16   | u64        | u64  | u64     | u64           | u64      | u64   | u64     | u64     | u64   |
 //!      +----------+--------+-------+------------+------+---------+---------------+----------+-------+---------+---------+- ··· -+
 //!
-//!      63   61      53      47            31              0
-//!      +----+-------+-------+-------------+---------------+
-//!      | 1  | 0     | shard | fingerprint | line          |    removal of all entries of an address, through the current region
-//!      +----+-------+-------+-------------+---------------+
+//!      63   61      53                                    0
+//!      +----+-------+-------------------------------------+
+//!      | 1  | 0     | removed address                     |    a removal, in regions through the current one
+//!      +----+-------+-------------------------------------+
 //!      | 2  | sequence number                             |    the current region, for the removals that follow
 //!      +----+---------------------------------------------+
-//!      | 3  | sequence number                             |    a written region; two words follow: start page,
-//!      +----+---------------------------------------------+    and pages (u32) with scale pages (u32)
+//!      | 3  | sequence number                             |    a written region; two words follow: start,
+//!      +----+---------------------------------------------+    and length (u32) with detail (u32)
 //! ```
 //!
+//! The engine defines the address of an item, and the start, the length and the detail of a region.
 //! All numbers are little-endian. The checksum is CRC-32C of the bytes from `format` to the last word. `through` is the current region of
 //! the first removal. `boot` is 0 if the block's records survive a power cut, otherwise the mark of the system that ran.
 
 /// Bytes before the words.
 pub const HEADER_BYTES: usize = WORDS_START;
 
-const FORMAT: u16 = 0x4C4A;
-const FORMAT_AT: usize = 4;
-const WORDS_AT: usize = FORMAT_AT + 2;
-const FIELDS_AT: usize = WORDS_AT + 2;
+pub(super) const FORMAT: u16 = 0x4C4A;
+pub(super) const FORMAT_AT: usize = 4;
+pub(super) const WORDS_AT: usize = FORMAT_AT + 2;
+pub(super) const FIELDS_AT: usize = WORDS_AT + 2;
 const FIELDS: usize = 8;
 const WORDS_START: usize = FIELDS_AT + FIELDS * 8;
 
@@ -36,9 +37,8 @@ const REMOVAL: u64 = 1;
 const THROUGH: u64 = 2;
 const REGION: u64 = 3;
 
-const FINGERPRINT_SHIFT: u32 = 32;
-const SHARD_SHIFT: u32 = 48;
-const SHARD_BITS: u32 = 6;
+/// Bits of a removed address.
+pub const ADDRESS_BITS: u32 = 54;
 
 /// The most words of one record.
 pub const MAX_RECORD_WORDS: usize = 3;
@@ -46,11 +46,11 @@ pub const MAX_RECORD_WORDS: usize = 3;
 /// The header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// That of the log's pages.
+    /// That of the engine's content.
     pub generation: u64,
     /// 0 if the block's records survive a power cut, otherwise the mark of the running system.
     pub boot: u64,
-    /// Rises with every opening of the log.
+    /// Rises with every opening of the engine.
     pub session: u64,
     /// The position of the session's first block.
     pub session_start: u64,
@@ -71,28 +71,23 @@ pub struct Block {
     pub words: Box<[u64]>,
 }
 
-/// A written region.
+/// A written region. The fields but the first are the engine's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionRecord {
     pub sequence: u64,
-    pub start_page: u64,
-    pub pages: u32,
-    pub scale_pages: u32,
+    pub start: u64,
+    pub len: u32,
+    pub detail: u32,
 }
 
-/// The address of a removed key.
+/// The address of a removed item, in [`ADDRESS_BITS`] bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RemovedAddress {
-    pub shard: u8,
-    pub fingerprint: u16,
-    /// Either of its candidate lines.
-    pub line: u32,
-}
+pub struct RemovedAddress(pub u64);
 
 /// A record of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
-    /// All entries of the address, in regions up to `through`, are removed.
+    /// The address is removed, in regions up to `through`.
     Removal {
         address: RemovedAddress,
         through: u64,
@@ -102,10 +97,8 @@ pub enum Record {
 
 /// The word of a removal.
 pub fn removal_word(address: RemovedAddress) -> u64 {
-    REMOVAL << KIND_SHIFT
-        | u64::from(address.shard) << SHARD_SHIFT
-        | u64::from(address.fingerprint) << FINGERPRINT_SHIFT
-        | u64::from(address.line)
+    debug_assert!(address.0 < 1 << ADDRESS_BITS, "an address has few bits");
+    REMOVAL << KIND_SHIFT | address.0
 }
 
 /// The word that changes the current region.
@@ -115,8 +108,8 @@ pub fn through_word(sequence: u64) -> u64 {
 
 /// The words of a written region.
 pub fn region_words(region: &RegionRecord) -> [u64; MAX_RECORD_WORDS] {
-    let sizes = u64::from(region.pages) | u64::from(region.scale_pages) << 32;
-    [REGION << KIND_SHIFT | region.sequence & NUMBER_MASK, region.start_page, sizes]
+    let sizes = u64::from(region.len) | u64::from(region.detail) << 32;
+    [REGION << KIND_SHIFT | region.sequence & NUMBER_MASK, region.start, sizes]
 }
 
 /// Words that fit a block of `block_bytes`.
@@ -183,11 +176,11 @@ impl Block {
         let mut at = 0;
         while let Some(&word) = self.words.get(at) {
             let is_valid = match word >> KIND_SHIFT {
-                REMOVAL => word & NUMBER_MASK < 1 << (SHARD_SHIFT + SHARD_BITS),
+                REMOVAL => word & NUMBER_MASK < 1 << ADDRESS_BITS,
                 THROUGH => word & NUMBER_MASK < NUMBER_MASK / 2,
                 REGION => {
                     word & NUMBER_MASK < NUMBER_MASK / 2
-                        && self.words.get(at + 1).is_some_and(|&page| page < NUMBER_MASK / 2)
+                        && self.words.get(at + 1).is_some_and(|&start| start < NUMBER_MASK / 2)
                         && at + 2 < self.words.len()
                 }
                 _ => false,
@@ -211,7 +204,10 @@ impl Block {
                 match word >> KIND_SHIFT {
                     THROUGH => through = word & NUMBER_MASK,
                     REGION => return Some(Record::Region(region_of(&self.words[from..at]))),
-                    _ => return Some(Record::Removal { address: address_of(word), through }),
+                    _ => {
+                        let address = RemovedAddress(word & NUMBER_MASK);
+                        return Some(Record::Removal { address, through });
+                    }
                 }
             }
         })
@@ -234,20 +230,12 @@ fn record_words(first: u64) -> usize {
     if first >> KIND_SHIFT == REGION { MAX_RECORD_WORDS } else { 1 }
 }
 
-fn address_of(word: u64) -> RemovedAddress {
-    RemovedAddress {
-        shard: (word >> SHARD_SHIFT) as u8 & ((1 << SHARD_BITS) - 1),
-        fingerprint: (word >> FINGERPRINT_SHIFT) as u16,
-        line: word as u32,
-    }
-}
-
 fn region_of(words: &[u64]) -> RegionRecord {
     RegionRecord {
         sequence: words[0] & NUMBER_MASK,
-        start_page: words[1],
-        pages: words[2] as u32,
-        scale_pages: (words[2] >> 32) as u32,
+        start: words[1],
+        len: words[2] as u32,
+        detail: (words[2] >> 32) as u32,
     }
 }
 
@@ -267,13 +255,14 @@ mod tests {
         through: 130,
         durable: 41,
     };
-    const ADDRESS: RemovedAddress = RemovedAddress { shard: 63, fingerprint: 0x07FE, line: 0xDEAD_BEEF };
-    const WRITTEN: RegionRecord = RegionRecord { sequence: 131, start_page: 77, pages: 12, scale_pages: 11 };
+    const ADDRESS: RemovedAddress = RemovedAddress(0x003F_07FE_DEAD_BEEF);
+    const LAST: RemovedAddress = RemovedAddress(1 << 32);
+    const WRITTEN: RegionRecord = RegionRecord { sequence: 131, start: 77, len: 12, detail: 11 };
 
     fn sample_words() -> Vec<u64> {
         let mut words = vec![removal_word(ADDRESS), through_word(131)];
         words.extend(region_words(&WRITTEN));
-        words.push(removal_word(RemovedAddress { shard: 0, fingerprint: 1, line: 0 }));
+        words.push(removal_word(LAST));
         words
     }
 
@@ -287,11 +276,10 @@ mod tests {
     fn encoded_block_returns_its_records_in_order() {
         let block = decode(&sample()).expect("the block is valid");
         assert_eq!(block.header, HEADER);
-        let last = RemovedAddress { shard: 0, fingerprint: 1, line: 0 };
         let expected = [
             Record::Removal { address: ADDRESS, through: 130 },
             Record::Region(WRITTEN),
-            Record::Removal { address: last, through: 131 },
+            Record::Removal { address: LAST, through: 131 },
         ];
         assert_eq!(block.records().collect::<Vec<_>>(), expected);
         assert_eq!(block.last_through(), 131);

@@ -1,0 +1,90 @@
+//! What a cache recovers by the journals of its engines. They are used together: an item may move from one engine to the other.
+
+use super::{Content, Found, NOT_CLOSED, Settlement};
+use crate::config::RecoverAfter;
+use crate::error::CacheError;
+use crate::flash::Waiting;
+use crate::flash::journal::{self, Chain, ChainError, JournalOptions};
+use crate::flash::log::{self, LogConfig};
+use crate::flash::region::{self, StoreId};
+use crate::flash::superblock::{Layout, Superblock};
+
+const SETS_NOT_CLOSED: &str =
+    "it was not closed: its large items were recovered, its small items, which are in sets, were not";
+const RESTARTED: &str = "it was not closed, and the system was restarted since: removals survive that only with recover_after power-loss";
+const JOURNAL_DAMAGED: &str = "it was not closed, and one of its journals is damaged";
+
+/// The journals of a pair's engines, as far as these have one.
+#[derive(Default)]
+pub(super) struct Chains {
+    pub(super) small_items: Option<Chain>,
+    pub(super) regions: Option<Chain>,
+}
+
+impl Settlement<'_> {
+    /// The configuration of the log for small items, if it has a journal.
+    fn journaled_log(&self, superblock: &Superblock) -> Option<LogConfig> {
+        let Layout { soc_offset, soc_bytes, .. } = superblock.layout;
+        let config =
+            self.log_config(soc_offset, soc_bytes, superblock.journaled_mark(), superblock.hash_seed);
+        config.filter(|config| soc_bytes > 0 && config.journal.is_some())
+    }
+
+    pub(super) fn has_journals(&self, superblock: &Superblock) -> bool {
+        let has_regions = superblock.layout.regions > 0 && self.journal_options().is_some();
+        has_regions || self.journaled_log(superblock).is_some()
+    }
+
+    /// Determines the recoverable items of a cache that was not closed. `life` identifies that cache.
+    pub(super) async fn take_up_journals(
+        &self,
+        open: Superblock,
+        life: u64,
+        waiting: Waiting,
+    ) -> Result<Found, CacheError> {
+        let found = |superblock, content, closed, loss| Found {
+            superblock,
+            content,
+            closed,
+            loss,
+            is_anothers: false,
+        };
+        let loss = match self.read_journals(&open, waiting).await {
+            Ok(chains) => {
+                let has_sets = open.layout.soc_bytes > 0 && chains.small_items.is_none();
+                let loss = has_sets.then_some(SETS_NOT_CLOSED);
+                return Ok(found(open, Content::Journals(chains), Some(life), loss));
+            }
+            Err(ChainError::Io(source)) => {
+                return Err(CacheError::Device { context: "reading the journals of the cache", source });
+            }
+            Err(ChainError::Empty) => NOT_CLOSED,
+            Err(ChainError::OtherBoot) => RESTARTED,
+            Err(ChainError::Damaged) => JOURNAL_DAMAGED,
+        };
+        Ok(found(open.emptied(), Content::Nothing, None, Some(loss)))
+    }
+
+    async fn read_journals(&self, open: &Superblock, waiting: Waiting) -> Result<Chains, ChainError> {
+        let mut chains = Chains::default();
+        if let Some(config) = self.journaled_log(open) {
+            chains.small_items = Some(log::read_journal(&self.device, &config, waiting).await?);
+        }
+        if open.layout.regions > 0 {
+            let (config, id) = (self.regions_config(&open.layout), StoreId(open.journaled_mark()));
+            chains.regions = Some(region::read_journal(&self.device, &config, id, waiting).await?);
+        }
+        Ok(chains)
+    }
+
+    /// The journals' options, if there are journals.
+    pub(super) fn journal_options(&self) -> Option<JournalOptions> {
+        let flushes = match self.config.recover_after {
+            RecoverAfter::CleanClose => return None,
+            RecoverAfter::Kill => false,
+            RecoverAfter::PowerLoss => true,
+        };
+        let block_bytes = self.device.geometry().block_bytes;
+        Some(JournalOptions { flushes, boot: journal::boot_mark(), block_bytes })
+    }
+}
