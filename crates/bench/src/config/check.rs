@@ -40,6 +40,7 @@ pub(super) const REPLAYS: [&str; 4] = ["replay", "binary-replay", "piecewise-rep
 /// Values of `arrivals`.
 const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
 pub(super) const SMALL_ITEM_ENGINES: [&str; 2] = ["bighash", "log"];
+pub(super) const RECOVER_AFTER: [&str; 3] = ["close", "kill", "power-loss"];
 pub(super) const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
 pub(super) const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted", "metadata"];
 /// Values of `flashAdmission`; `probability` takes a number after a colon.
@@ -261,6 +262,7 @@ fn flash(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     admission(cache, at, findings);
     arenas(cache, at, findings);
     one_of(&cache.small_item_engine, &SMALL_ITEM_ENGINES, &join(at, "navySmallItemEngine"), findings);
+    one_of(&cache.recover_after, &RECOVER_AFTER, &join(at, "navyRecoverAfter"), findings);
     region_policy(cache, at, findings);
 }
 

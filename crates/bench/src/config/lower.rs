@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cache::{LogOptions, SmallItems};
+use cache::{LogOptions, RecoverAfter, SmallItems};
 use workload::RequestKind;
 use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Popularity, Table};
 use workload::trace::Cut;
@@ -233,6 +233,7 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         filter_bytes: narrow(typed.navy_bloom_bytes, "cache_config.navyBloomFilterPerBucketSize")?,
         small_item_max_bytes: narrow(typed.navy_small_item_max_bytes, "cache_config.navySmallItemMaxSize")?,
         small_items: small_items(typed)?,
+        recover_after: recover_after(typed),
         clean_regions: narrow(typed.navy_clean_regions, "cache_config.navyCleanRegions")?,
         order: region_policy::order(typed)?,
         admission: admission(typed)?,
@@ -263,6 +264,15 @@ fn small_items(typed: &CacheConfig) -> Result<SmallItems, String> {
         readmission_share: typed.small_item_log_readmission_percent as f64 / 100.0,
         ..LogOptions::default()
     }))
+}
+
+/// Unknown names were refused.
+fn recover_after(typed: &CacheConfig) -> RecoverAfter {
+    match typed.recover_after.as_str() {
+        "kill" => RecoverAfter::Kill,
+        "power-loss" => RecoverAfter::PowerLoss,
+        _ => RecoverAfter::CleanClose,
+    }
 }
 
 /// Engine pairs of the arenas; without arenas one pair has all of flash.

@@ -1,7 +1,8 @@
 //! Normalises names to lower case as known: `RIPQ` becomes `ripq`.
 
 use super::check::{
-    ADMISSIONS, GENERATORS, PLACEMENT_HANDLES, REGION_POLICIES, SERIALIZATIONS, SMALL_ITEM_ENGINES, STRESSORS,
+    ADMISSIONS, GENERATORS, PLACEMENT_HANDLES, RECOVER_AFTER, REGION_POLICIES, SERIALIZATIONS,
+    SMALL_ITEM_ENGINES, STRESSORS,
 };
 use super::keys::{CacheConfig, TestConfig};
 
@@ -12,6 +13,7 @@ pub(super) fn normalize_names(cache: &mut CacheConfig, test: &mut TestConfig) {
     normalize(&mut test.replay.serialization, &SERIALIZATIONS);
     normalize(&mut cache.region_policy, &REGION_POLICIES);
     normalize(&mut cache.small_item_engine, &SMALL_ITEM_ENGINES);
+    normalize(&mut cache.recover_after, &RECOVER_AFTER);
     cache.placement_handles.iter_mut().for_each(|name| normalize(name, &PLACEMENT_HANDLES));
     let (policy, argument) = match cache.flash_admission.split_once(':') {
         Some((policy, argument)) => (policy, Some(argument)),

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cache::SmallItems;
+use cache::{RecoverAfter, SmallItems};
 use workload::RequestKind;
 use workload::generate::{GeneratorConfig, Table};
 use workload::trace::Cut;
@@ -181,6 +181,8 @@ pub struct FlashPlan {
     pub small_item_max_bytes: u32,
     /// The engine for small items.
     pub small_items: SmallItems,
+    /// Ends of the run after which the next one finds the items on flash.
+    pub recover_after: RecoverAfter,
     /// Number of clean regions kept ready.
     pub clean_regions: u32,
     /// Eviction order of regions.

@@ -64,6 +64,7 @@ pub(super) mod tests {
             filter_bytes: 8,
             small_item_max_bytes: 2048,
             small_items: cache::SmallItems::Sets,
+            recover_after: cache::RecoverAfter::CleanClose,
             clean_regions: 1,
             order: OrderPlan::Fifo,
             admission: AdmissionPlan::Always,

@@ -309,6 +309,7 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, recovery: Recovery, seed: u6
     config.bucket_bytes = plan.bucket_bytes;
     config.filter_bytes_per_bucket = plan.filter_bytes;
     config.small_items = Some(plan.small_items);
+    config.recover_after = plan.recover_after;
     config.regions = regions(plan, &config.regions, seed);
     let capacity_bytes = config.device.geometry().capacity_bytes;
     config.regions.region_bytes = fit::region_bytes(plan, capacity_bytes, config.regions.least_regions());

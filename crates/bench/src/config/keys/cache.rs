@@ -104,6 +104,8 @@ section! {
         small_item_log_readmission_percent: u64 = 25, "navySmallItemLogReadmissionPct", "%", HonouredIf(needs::SMALL_ITEM_LOG);
         "Expected mean size of small items (key and value), which sizes the index of the log.";
         small_item_log_item_bytes: u64 = 256, "navySmallItemLogItemSize", "B", HonouredIf(needs::SMALL_ITEM_LOG);
+        "Ends of the run after which the next one finds the items on flash: `close` (the normal end), also `kill`, also `power-loss` (records removals in a journal).";
+        recover_after: String = "close".to_owned(), "navyRecoverAfter", "", HonouredIf(needs::FLASH);
         "Limit on the bytes waiting to be written to flash.";
         navy_parcel_mib: u64 = 1024, "navyParcelMemoryMB", "MiB", NoEffect(BACKPRESSURE);
         "Number of hits with which an item is reinserted when its region is reclaimed.";
