@@ -1,0 +1,124 @@
+//! Cost of the log of small items by the ends after which it is recovered: CPU time of an insert and of an overwrite, and the time of a
+//! recovery after a kill.
+//!
+//! `LOG_FILE` names a file or device for the second part of the figures, `LOG_RECOVERY_MIB` the flash of the recovered cache.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its results")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cache::flash::log::{HashLog, LogConfig};
+use cache::flash::{FlashItem, JournalOptions, Waiting};
+use cache::{Cache, FlashConfig, InsertOptions, KeyHash, LogOptions, RecoverAfter, SmallItems};
+use device::file::OpenOptions;
+use device::{Device, DeviceSpec, MemoryDevice};
+use flashwright_cache as cache;
+use futures_util::future::poll_immediate;
+use pollster::block_on;
+
+const LOG_BYTES: u64 = 256 << 20;
+const VALUE_BYTES: usize = 300;
+const MODES: [RecoverAfter; 3] = [RecoverAfter::CleanClose, RecoverAfter::Kill, RecoverAfter::PowerLoss];
+
+fn main() {
+    println!("log of {} MiB, {VALUE_BYTES}-byte values; CPU time of the process", LOG_BYTES >> 20);
+    for mode in MODES {
+        measure("memory", Arc::new(MemoryDevice::with_block_bytes(LOG_BYTES, 4096)), mode, 200_000);
+    }
+    if let Ok(path) = std::env::var("LOG_FILE") {
+        for mode in MODES {
+            // Each overwrite waits for a flush after a power cut is to be survived.
+            let overwrites = if mode == RecoverAfter::PowerLoss { 2_000 } else { 200_000 };
+            measure(&path, file(&path, LOG_BYTES), mode, overwrites);
+        }
+    }
+    let mib = std::env::var("LOG_RECOVERY_MIB").map_or(256, |text| text.parse().unwrap());
+    recover(mib << 20);
+}
+
+fn file(path: &str, size_bytes: u64) -> Arc<dyn Device> {
+    let spec: DeviceSpec = path.parse().unwrap();
+    spec.open(&OpenOptions { size_bytes: Some(size_bytes), create: true, ..OpenOptions::default() }).unwrap()
+}
+
+fn measure(name: &str, device: Arc<dyn Device>, mode: RecoverAfter, overwrites: u64) {
+    let flushes = mode == RecoverAfter::PowerLoss;
+    let options = JournalOptions { flushes, boot: Some(7), block_bytes: device.geometry().block_bytes };
+    let journal = (mode != RecoverAfter::CleanClose).then_some(options);
+    let config = LogConfig { journal, expected_item_bytes: 308, ..LogConfig::new(0, LOG_BYTES, 1) };
+    let log = HashLog::new(device, config).unwrap();
+    let capacity = LOG_BYTES / 320;
+    let inserts = capacity * 3 / 2;
+    let start = cpu_ns();
+    (0..inserts).for_each(|n| insert(&log, n));
+    let insert_ns = (cpu_ns() - start) as f64 / inserts as f64;
+    let (_, bytes_before) = log.journal_written();
+    let start = cpu_ns();
+    for n in 0..overwrites {
+        // A key of a region that is on flash.
+        insert(&log, inserts - capacity * 3 / 4 + n * 7919 % (capacity / 2));
+    }
+    let overwrite_ns = (cpu_ns() - start) as f64 / overwrites as f64;
+    let journal_bytes = (log.journal_written().1 - bytes_before) as f64 / overwrites as f64;
+    println!(
+        "  {name}, {mode:?}: insert {insert_ns:.0} ns, overwrite of an item on flash {overwrite_ns:.0} ns, {journal_bytes:.0} B of journal each"
+    );
+}
+
+/// As the cache does.
+fn insert(log: &HashLog, n: u64) {
+    let (key, value) = (n.to_le_bytes(), [n as u8; VALUE_BYTES]);
+    let hash = KeyHash::of(&key);
+    let item = FlashItem { key: &key, hash, value: &[&value], expiry_seconds: 0, tag: 0 };
+    log.forget(hash, &key);
+    log.commit(log.stage(&item).unwrap());
+    log.acknowledge();
+    if log.wants_step() {
+        block_on(log.step(Waiting::Thread, 1));
+    }
+}
+
+fn recover(flash_bytes: u64) {
+    let device: Arc<dyn Device> = match std::env::var("LOG_FILE") {
+        Ok(path) => file(&format!("{path}.recovery"), flash_bytes),
+        Err(_) => Arc::new(MemoryDevice::with_block_bytes(flash_bytes, 4096)),
+    };
+    let open = || {
+        let mut flash = FlashConfig::new(Arc::clone(&device));
+        flash.pairs[0].soc_share = 1.0;
+        let options = LogOptions { expected_item_bytes: 308, ..LogOptions::default() };
+        flash.small_items = Some(SmallItems::Log(options));
+        flash.recover_after = RecoverAfter::Kill;
+        Cache::builder().dram_bytes(64 << 20).flash(flash).open_stepped().unwrap()
+    };
+    let cache = open();
+    let value = [7; VALUE_BYTES];
+    for n in 0..flash_bytes / 320 * 11 / 10 {
+        let key = n.to_le_bytes();
+        let mut insert = std::pin::pin!(cache.insert(&key, &value, InsertOptions::default()));
+        while block_on(poll_immediate(insert.as_mut())).is_none() {
+            block_on(cache.step());
+        }
+        block_on(cache.step());
+    }
+    let items = |cache: &Cache| cache.stats().flash.and_then(|flash| flash.soc).unwrap().items;
+    let before = items(&cache);
+    // The process ends here, as far as the device can see.
+    std::mem::forget(cache);
+    let (start, cpu_start) = (Instant::now(), cpu_ns());
+    let cache = open();
+    let (elapsed, cpu) = (start.elapsed(), cpu_ns() - cpu_start);
+    println!(
+        "recovery of {} MiB: {:.2} s, {:.2} s of CPU, {} of {before} items",
+        flash_bytes >> 20,
+        elapsed.as_secs_f64(),
+        cpu as f64 / 1e9,
+        items(&cache)
+    );
+}
+
+/// CPU time of the process: steps run on its threads.
+fn cpu_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
