@@ -167,6 +167,7 @@ pub fn decode(bytes: &[u8]) -> Option<Block> {
 fn is_in_range(header: &Header) -> bool {
     let Header { session, session_start, position, floor, through, durable, .. } = *header;
     [session, position, floor, through].into_iter().all(|number| number < NUMBER_MASK / 2)
+        && floor > 0
         && session_start <= position
         && durable <= position
 }

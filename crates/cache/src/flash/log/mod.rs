@@ -170,6 +170,11 @@ struct Counters {
     lost_items: AtomicU64,
 }
 
+/// The number of the first region: low bits of it and of all later ones can be decoded.
+fn first_sequence(shape: &Shape) -> u64 {
+    1 << shape.sequence_bits
+}
+
 /// An item copied to memory, not visible yet. Dropping it discards it.
 #[must_use = "an item that is staged but not committed is never visible"]
 pub struct Staged {
@@ -199,8 +204,7 @@ impl HashLog {
             removals: PendingRemovals::default(),
             stats: SocStats::default(),
         };
-        // Sequence numbers begin where all low bits can be decoded.
-        let first = 1 << shape.sequence_bits;
+        let first = first_sequence(&shape);
         let places = shape.max_regions as usize;
         let placement = device.allocate_handle("small item log");
         let journal =

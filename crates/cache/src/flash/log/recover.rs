@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use super::fences::{self, Fences};
 use super::index::{Address, Inserted, WhenFull};
 use super::page::{self, Page};
-use super::{HashLog, LogConfig, Region, SHARDS, mix};
+use super::{HashLog, LogConfig, Region, SHARDS, first_sequence, mix};
 use crate::KeyHash;
 use crate::flash::Waiting;
 use crate::flash::journal::block::{Record, RegionRecord, RemovedAddress};
@@ -42,7 +42,8 @@ pub(in crate::flash) async fn read_journal(
 ) -> Result<Chain, ChainError> {
     let place = config.journal_place().ok_or(ChainError::Empty)?;
     let chain = Chain::read(device, &place, waiting).await?;
-    if has_all_regions(&chain) { Ok(chain) } else { Err(ChainError::Damaged) }
+    let is_of_log = chain.floor() >= first_sequence(&config.shape(SHARDS)) && has_all_regions(&chain);
+    if is_of_log { Ok(chain) } else { Err(ChainError::Damaged) }
 }
 
 /// Whether the live regions follow each other from the floor on.
