@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, IoBuffer, IoError, Request};
+use device::{Device, IoError, Request};
 
 use super::block::{self, Block, Header, Record};
 use super::{FLUSHED, JournalPlace, Position, TAIL_SLOTS};
@@ -104,15 +104,11 @@ impl Stored {
         waiting: Waiting,
     ) -> Result<Self, ChainError> {
         let block_bytes = u64::from(place.options.block_bytes);
-        let most = (READ_BYTES.min(u64::from(device.geometry().max_io_bytes)) / block_bytes).max(1);
         let mut blocks = Vec::with_capacity((TAIL_SLOTS + place.blocks) as usize);
-        while (blocks.len() as u64) < TAIL_SLOTS + place.blocks {
-            let count = most.min(TAIL_SLOTS + place.blocks - blocks.len() as u64);
-            let offset = place.offset_bytes + blocks.len() as u64 * block_bytes;
-            let buffer = IoBuffer::zeroed((count * block_bytes) as usize);
-            let read =
-                waiting.start(&**device, Request::Read { offset, buffer }).await.map_err(ChainError::Io)?;
-            let bytes = read.expect("a read returns its buffer");
+        let all = place.offset_bytes..place.offset_bytes + place.bytes();
+        for part in device.geometry().transfers_of(block_bytes, READ_BYTES, all) {
+            let request = Request::read(part.start, (part.end - part.start) as usize);
+            let bytes = waiting.start(&**device, request).await.map_err(ChainError::Io)?;
             for bytes in bytes.chunks_exact(block_bytes as usize) {
                 let ring_slot = (blocks.len() as u64).checked_sub(TAIL_SLOTS);
                 let is_in_place =

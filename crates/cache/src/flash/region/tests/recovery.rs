@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use device::wrap::CrashDevice;
-use device::{IoBuffer, MemoryDevice, Request};
+use device::{MemoryDevice, Request};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -344,11 +344,9 @@ fn region_with_a_damaged_table_is_not_recovered_later_either() {
     drop(store);
     let block = layout.region_offset(RegionId(0)) + u64::from(layout.region_bytes) - 512;
     let flip = || {
-        let read = device.execute(Request::Read { offset: block, buffer: IoBuffer::zeroed(512) });
-        let mut bytes = read.unwrap().unwrap();
+        let mut bytes = device.execute(Request::read(block, 512)).unwrap();
         bytes[500] ^= 0x10;
-        let placement = device::PlacementHandle::DEFAULT;
-        device.execute(Request::Write { offset: block, data: bytes.into(), placement }).unwrap();
+        device.execute(Request::write(block, bytes)).unwrap();
     };
     flip();
     let damaged = case.recovered(&device).expect("a whole journal");
