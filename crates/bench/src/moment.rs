@@ -7,7 +7,7 @@ use cache::stats::FlashStats;
 use ssd::Stats;
 
 use crate::run::Observable;
-use crate::run::counts::Counts;
+use crate::run::counts::{CounterTable, Counts};
 use crate::run::latency::Latencies;
 use crate::run::target::Snapshot;
 

@@ -13,7 +13,7 @@ use crate::bar::{Bar, Unit};
 use crate::report::amount::duration;
 use crate::report::interval::Previous;
 use crate::report::intervals::write_whole;
-use crate::run::counts::Counts;
+use crate::run::counts::{CounterTable, Counts};
 use crate::run::latency::Latencies;
 use crate::run::{Observable, Watcher};
 
@@ -152,10 +152,14 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> std::io::Error {
 const BAR_STEPS: f64 = 10_000.0;
 
 /// A condition that ends a run, and the completed share of it, 0 to 1.
-type End = (&'static str, f64);
+pub(crate) type End = (&'static str, f64);
 
 /// The condition that is reached first at the current pace. All instances must end, unless the time limit ends all.
-fn nearest_end(instances: &[&dyn Observable], elapsed: Duration, timeout: Option<Duration>) -> Option<End> {
+pub(crate) fn nearest_end(
+    instances: &[&dyn Observable],
+    elapsed: Duration,
+    timeout: Option<Duration>,
+) -> Option<End> {
     let nearer = |a: End, b: End| if b.1 > a.1 { b } else { a };
     let of_instance = |instance: &&dyn Observable| {
         let (ops, total) = (instance.counts().ops, instance.total_ops());

@@ -16,6 +16,7 @@ use crate::environment;
 use crate::events::{self, EventTracker};
 use crate::report::series::{DriveBytes, Moment, Recorder, flash_stats};
 use crate::report::{DriveReport, RunReport, totals};
+use crate::run::counts::CounterTable;
 use crate::run::destructors::Destructors;
 use crate::run::devices::{self, DeviceSource, Devices};
 use crate::run::disk_space;

@@ -4,7 +4,7 @@
 //! value differ by at most 20 % of the mean, and the best-fit line changes by at most 10 % of the mean from the first round to
 //! the last.
 
-use crate::run::counts::{Counts, ratio};
+use crate::run::counts::{CounterTable, Counts, ratio};
 use crate::run::target::Snapshot;
 
 /// Number of rounds in the window.

@@ -6,6 +6,7 @@ mod commands;
 mod examples;
 mod files;
 mod flags_file;
+mod metrics;
 mod output;
 mod quantity;
 mod service_manager;

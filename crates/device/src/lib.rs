@@ -37,6 +37,7 @@ pub mod names;
 pub mod nvme;
 pub mod open;
 pub mod placement;
+pub mod prometheus;
 pub mod request;
 pub mod sim;
 pub mod size;

@@ -44,6 +44,7 @@ pub mod protocol;
 mod server;
 mod stats;
 pub mod store;
+mod tenants;
 mod tls;
 
 pub use address::Address;
@@ -51,4 +52,5 @@ pub use auth::{Credentials, CredentialsError};
 pub use counters::Counter;
 pub use item::HEADER_BYTES as ITEM_HEADER_BYTES;
 pub use server::{Options, Server, StartError};
+pub use tenants::{Tenant, Tenants};
 pub use tls::{Tls, TlsError};

@@ -38,8 +38,44 @@ pub struct PrefixCounts {
     pub deletes: u64,
 }
 
-/// Gets, hits, sets and deletes.
-type Counts = [AtomicU64; 4];
+/// The same for threads that add to them.
+#[derive(Debug, Default)]
+pub struct Counts {
+    gets: AtomicU64,
+    hits: AtomicU64,
+    sets: AtomicU64,
+    deletes: AtomicU64,
+}
+
+impl Counts {
+    /// Counts a request.
+    pub fn add(&self, access: Access) {
+        let increment = |count: &AtomicU64, by: bool| _ = count.fetch_add(u64::from(by), Ordering::Relaxed);
+        match access {
+            Access::Get { is_hit } => {
+                increment(&self.gets, true);
+                increment(&self.hits, is_hit);
+            }
+            Access::Set => increment(&self.sets, true),
+            Access::Delete => increment(&self.deletes, true),
+        }
+    }
+
+    /// The current values.
+    pub fn read(&self) -> PrefixCounts {
+        let [gets, hits, sets, deletes] = self.all().map(|count| count.load(Ordering::Relaxed));
+        PrefixCounts { gets, hits, sets, deletes }
+    }
+
+    /// Sets all to 0.
+    pub fn reset(&self) {
+        self.all().iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+
+    fn all(&self) -> [&AtomicU64; 4] {
+        [&self.gets, &self.hits, &self.sets, &self.deletes]
+    }
+}
 
 /// The counts of all prefixes.
 #[derive(Debug)]
@@ -81,38 +117,22 @@ impl Prefixes {
         let Some(end) = memchr::memchr(self.delimiter, key) else { return };
         let prefix = &key[..end];
         if let Some(counts) = self.counts.read().get(prefix) {
-            return add(counts, access);
+            return counts.add(access);
         }
         let mut all = self.counts.write();
         if all.len() < MAX_PREFIXES || all.contains_key(prefix) {
-            add(all.entry(prefix.into()).or_default(), access);
+            all.entry(prefix.into()).or_default().add(access);
         }
     }
 
     /// The counts by prefix, in its order.
     pub fn counts(&self) -> Vec<(Box<[u8]>, PrefixCounts)> {
-        let of = |counts: &Counts| {
-            let [gets, hits, sets, deletes] = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-            PrefixCounts { gets, hits, sets, deletes }
-        };
-        self.counts.read().iter().map(|(prefix, counts)| (prefix.clone(), of(counts))).collect()
+        self.counts.read().iter().map(|(prefix, counts)| (prefix.clone(), counts.read())).collect()
     }
 
     /// Removes all counts.
     pub fn reset(&self) {
         self.counts.write().clear();
-    }
-}
-
-fn add([gets, hits, sets, deletes]: &Counts, access: Access) {
-    let increment = |count: &AtomicU64, by: bool| _ = count.fetch_add(u64::from(by), Ordering::Relaxed);
-    match access {
-        Access::Get { is_hit } => {
-            increment(gets, true);
-            increment(hits, is_hit);
-        }
-        Access::Set => increment(sets, true),
-        Access::Delete => increment(deletes, true),
     }
 }
 

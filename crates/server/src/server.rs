@@ -21,9 +21,10 @@ use crate::counters::{Counter, Counters};
 use crate::item::HEADER_BYTES;
 use crate::latency::Latency;
 use crate::metrics::{Figures, Source};
-use crate::prefixes::Prefixes;
+use crate::prefixes::{Access, Prefixes};
 use crate::protocol::{AllowedCommands, reply};
 use crate::store::Store;
+use crate::tenants::{Tenant, Tenants};
 use crate::tls::Tls;
 
 /// How long no connection is accepted after one could not be, because there are no descriptors left, say.
@@ -50,6 +51,8 @@ pub struct Options {
     pub buffer_bytes: usize,
     /// Counts requests by the part of the key before this byte from the start. Without it, `stats detail on` does so, with `:`.
     pub prefix_delimiter: Option<u8>,
+    /// Tenants by key prefix. Those with a share use the cache's [pools](Tenants::pools).
+    pub tenants: Vec<Tenant>,
     /// The commands that clients may use; `None` is all.
     pub allowed_commands: Option<AllowedCommands>,
     /// Measures the time that each request takes, for [`Server::figures`].
@@ -88,6 +91,7 @@ impl Default for Options {
             client_timeout: Duration::from_secs(60),
             buffer_bytes: 64 << 20,
             prefix_delimiter: None,
+            tenants: Vec::new(),
             allowed_commands: None,
             measure_latency: false,
             credentials: None,
@@ -114,6 +118,9 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// The tenants contradict each other.
+    #[error("{0}")]
+    Tenants(String),
     /// The threads cannot be started.
     #[error("cannot start the threads of the server: {0}")]
     Threads(io::Error),
@@ -145,6 +152,13 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Counts a request by the prefix of its key.
+    #[inline]
+    pub(crate) fn record(&self, key: &[u8], access: Access) {
+        self.prefixes.record(key, access);
+        self.store.tenants().record(key, access);
+    }
+
     /// Connections open now.
     pub(crate) fn open_connections(&self) -> usize {
         self.options.max_connections - self.connections.available_permits()
@@ -193,7 +207,8 @@ impl Server {
         let listeners = runtime.block_on(async { bind_all(&options.listen) })?;
         let budget = Arc::new(Semaphore::new(buffer_bytes / BUDGET_UNIT_BYTES));
         let connections = Arc::new(Semaphore::new(options.max_connections));
-        let store = runtime.block_on(Store::new(cache, clock));
+        let tenants = Tenants::new(&options.tenants).map_err(StartError::Tenants)?;
+        let store = runtime.block_on(Store::new(cache, clock)).with_tenants(tenants);
         let counters = Counters::default();
         let prefixes = Prefixes::new(options.prefix_delimiter);
         let latency = Latency::default();

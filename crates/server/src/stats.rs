@@ -9,6 +9,7 @@ use crate::execute::Executor;
 use crate::prefixes::PrefixCounts;
 use crate::protocol::reply;
 use crate::server::Shared;
+use crate::tenants::TenantFigures;
 
 /// Lines of `stats`.
 struct Lines<'a>(&'a mut Vec<u8>);
@@ -35,11 +36,13 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             Some(b"slabs") => slabs(shared, &mut lines),
             // Sizes are not tracked; memcached says so by this line.
             Some(b"sizes") => lines.stat("sizes_status", "disabled"),
+            Some(b"tenants") => tenants(shared, &mut lines),
             Some(b"conns") => {}
             Some(b"detail") => return self.detail(argument),
             Some(b"reset") => {
                 shared.counters.reset();
                 shared.prefixes.reset();
+                shared.store.tenants().reset();
                 return self.line("RESET", false);
             }
             Some(b"cachedump") => return self.line("CLIENT_ERROR stats cachedump not allowed", false),
@@ -114,6 +117,25 @@ fn settings(shared: &Shared, lines: &mut Lines<'_>) {
     lines.stat("detail_enabled", if shared.prefixes.is_enabled() { "yes" } else { "no" });
     lines.stat("binding_protocol", "ascii");
     lines.stat("auth_enabled_ascii", if options.credentials.is_some() { "yes" } else { "no" });
+}
+
+fn tenants(shared: &Shared, lines: &mut Lines<'_>) {
+    let pools = shared.store.cache().stats().pools;
+    for TenantFigures { name, pool, counts } in shared.store.tenants().figures() {
+        let PrefixCounts { gets, hits, sets, deletes } = counts;
+        let mut stat = |figure: &str, value: u64| lines.stat(&format!("{name}:{figure}"), value);
+        stat("cmd_get", gets);
+        stat("get_hits", hits);
+        stat("cmd_set", sets);
+        stat("cmd_delete", deletes);
+        if let Some(pool) = pool.and_then(|pool| pools.get(usize::from(pool))) {
+            let dram = pool.total();
+            stat("dram_items", dram.items);
+            stat("dram_bytes", dram.allocated_bytes);
+            stat("dram_limit_bytes", u64::from(pool.quota_slabs) * u64::from(pool.slab_bytes));
+            stat("dram_evictions", dram.evictions);
+        }
+    }
 }
 
 /// The class 1 is DRAM as a whole: sizes of items are not what the cache is divided by.

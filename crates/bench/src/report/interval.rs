@@ -7,7 +7,7 @@ use cache::stats::FlashStats;
 use super::amount::duration;
 use super::text::{allocator, grouped, line, percent, throughput};
 use crate::run::Observable;
-use crate::run::counts::Counts;
+use crate::run::counts::{CounterTable, Counts};
 use crate::run::latency::{Histogram, Latencies};
 use crate::run::sweeps::Sweeps;
 use crate::run::target::Snapshot;

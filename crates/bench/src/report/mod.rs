@@ -12,6 +12,7 @@ pub mod html;
 pub mod interval;
 pub mod intervals;
 pub mod json;
+pub mod live;
 mod losses;
 pub mod noise;
 pub mod page;

@@ -6,6 +6,7 @@ use workload::trace::ReplayStats;
 
 use crate::config::plan::ArrivalsPlan;
 use crate::run::InstanceReport;
+use crate::run::counts::CounterTable;
 use crate::run::destructors::DestructorCounts;
 use crate::run::listed_drives::DriveBytes;
 use crate::run::sweeps::Sweeps;

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use device::counters;
+pub use device::counters::CounterTable;
+
 /// Declares both types from one list: the atomic counters, and plain numbers read from them.
 macro_rules! counts {
     ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
@@ -10,28 +13,17 @@ macro_rules! counts {
         #[repr(align(128))]
         pub struct Counting { $($(#[doc = $doc])+ pub $name: Count,)* }
 
-        /// The same as plain numbers, of one thread or summed over all.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Counts { $($(#[doc = $doc])+ pub $name: u64,)* }
+        counters! {
+            /// The same as plain numbers, of one thread or summed over all.
+            #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+            pub struct Counts { $($(#[doc = $doc])+ $name: sum u64,)* }
+        }
 
         impl Counting {
             /// The current values.
             #[must_use]
             pub fn read(&self) -> Counts {
                 Counts { $($name: self.$name.get(),)* }
-            }
-        }
-
-        impl Counts {
-            /// Adds all of `other`.
-            pub fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)*
-            }
-
-            /// The difference to `earlier`, a previous reading.
-            #[must_use]
-            pub fn since(&self, earlier: &Self) -> Self {
-                Self { $($name: self.$name - earlier.$name,)* }
             }
         }
     };
@@ -86,7 +78,6 @@ counts! {
     inconsistencies,
 }
 
-/// A counter with a single writer, so that adding needs no atomic read-modify-write.
 /// A counter with one writer: it adds without a locked instruction.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);

@@ -54,7 +54,7 @@ use crate::config::plan::{ArrivalsPlan, RunSettings, WarmupPlan};
 use crate::consistency::{Checker, Inconsistency};
 use crate::events::EventCounts;
 use crate::report::series::Span;
-use counts::Counts;
+use counts::{CounterTable, Counts};
 use destructors::{DestructorCounts, Destructors};
 use latency::{Histogram, Latencies};
 use learned::LearnedAdmission;

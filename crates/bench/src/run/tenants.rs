@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use workload::Tenant;
 
-use super::counts::{Counts, ratio};
+use super::counts::{CounterTable, Counts, ratio};
 use crate::tenants::{ByTenant, Sums};
 
 /// Counters of one tenant.

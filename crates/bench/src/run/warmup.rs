@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counts::Counts;
+use super::counts::{CounterTable, Counts};
 use super::latency::Latencies;
 use super::punctuality::Punctuality;
 use super::stop::StopReason;

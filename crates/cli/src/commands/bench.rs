@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bench::binary_trace::{self, Made};
@@ -15,15 +17,18 @@ use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
 use bench::progress::{Progress, ProgressOptions, stats_files};
 use bench::report::intervals::{IntervalFile, IntervalFormat};
+use bench::report::live::{Live, LiveWatcher};
 use bench::report::text::{self, SizeFormat, TextOptions};
 use bench::report::{RunReport, json, plot};
 use bench::run::Watcher;
 use bench::session::{FlashCheck, Session, SessionError, SessionOptions};
 use clap::Args;
 use serde_json::{Value, json};
+use server::metrics::Source;
 
 use crate::arguments::repeatable;
 use crate::files::Files;
+use crate::metrics;
 use crate::output::{Common, FAILED, Finding, PASSED, USAGE, write_file};
 
 /// The config that runs by default.
@@ -84,6 +89,9 @@ pub struct Arguments {
     /// Print memory usage by size class
     #[arg(long, value_name = "FORM", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "human_readable", overrides_with = "report_ac_memory_usage_stats")]
     report_ac_memory_usage_stats: Option<ClassMemory>,
+    /// Serve /metrics for Prometheus, /health and a live page by HTTP on this address during the run, as 127.0.0.1:9150
+    #[arg(long, value_name = "ADDRESS", help_heading = REPORTING)]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -180,7 +188,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
     }
     let options = SessionOptions {
         seed: arguments.common.seed,
-        timeout: (arguments.timeout_seconds > 0).then(|| Duration::from_secs(arguments.timeout_seconds)),
+        timeout: arguments.timeout(),
         time_all: arguments.report_api_latency,
         stop,
         scale: arguments.scale,
@@ -266,7 +274,7 @@ fn run_session(
     let options = ProgressOptions {
         interval: Duration::from_secs(arguments.progress),
         stats_file: arguments.progress_stats_file.clone(),
-        timeout: (arguments.timeout_seconds > 0).then(|| Duration::from_secs(arguments.timeout_seconds)),
+        timeout: arguments.timeout(),
         quiet: arguments.common.quiet,
     };
     let instances = config.instances.len();
@@ -291,8 +299,35 @@ fn run_session(
     Ok(report)
 }
 
-/// Runs, and writes the intervals if requested. An error in writing them is returned beside the report.
+/// Runs, with a metrics endpoint if requested.
 fn watched(
+    session: Session,
+    config: &Config,
+    arguments: &Arguments,
+    progress: &mut dyn Watcher,
+) -> Result<(RunReport, std::io::Result<()>), Box<dyn std::error::Error>> {
+    let Some(address) = arguments.metrics else { return recorded(session, config, arguments, progress) };
+    let live = Arc::new(Live::default());
+    let endpoint = metrics::start(address, Arc::new(Figures(Arc::clone(&live))))?;
+    let _ = writeln!(arguments.common.lines(), "metrics and a live page on http://{}/", endpoint.address());
+    recorded(session, config, arguments, &mut LiveWatcher::new(progress, live, arguments.timeout()))
+}
+
+/// The figures of a run, for an endpoint.
+struct Figures(Arc<Live>);
+
+impl Source for Figures {
+    fn text(&self) -> String {
+        self.0.text()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.0.health()
+    }
+}
+
+/// Runs, and writes the intervals if requested. An error in writing them is returned beside the report.
+fn recorded(
     session: Session,
     config: &Config,
     arguments: &Arguments,
@@ -346,6 +381,10 @@ fn print_results(
 }
 
 impl Arguments {
+    fn timeout(&self) -> Option<Duration> {
+        (self.timeout_seconds > 0).then(|| Duration::from_secs(self.timeout_seconds))
+    }
+
     fn text_options(&self) -> TextOptions {
         let class_memory = self.report_ac_memory_usage_stats.map(|form| match form {
             ClassMemory::HumanReadable => SizeFormat::HumanReadable,

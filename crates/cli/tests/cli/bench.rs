@@ -7,6 +7,7 @@ mod files;
 mod instances;
 mod intervals;
 mod lengths;
+mod metrics;
 mod misses;
 mod missing_requests;
 mod paced;

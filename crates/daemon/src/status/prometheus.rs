@@ -3,19 +3,14 @@
 //! The collector does not support OpenMetrics, which the crate `prometheus-client` writes; other crates keep live registries, while this
 //! converts a finished status.
 
-use std::fmt::Write as _;
-
-use Kind::{Counter, Gauge};
+use device::counters::Kind;
+use device::prometheus::Metrics;
 use serde_json::Value;
+
+use Kind::{State as Gauge, Sum as Counter};
 
 use super::requests;
 use crate::settings::shown;
-
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Counter,
-    Gauge,
-}
 
 /// Position of a figure in the status, its type and its meaning. Percentages are omitted: they are rates of counters, which Prometheus
 /// computes over any time.
@@ -185,37 +180,24 @@ const INFO: [(&str, &str); 8] = [
 
 /// The metrics of a status. Unknown figures are omitted: a flash device that is not served is neither healthy nor failed.
 pub fn text(status: &Value) -> String {
-    let volume = label("volume", status["volume"]["uuid"].as_str().unwrap_or_default());
-    let mut text = String::new();
-    let mut progress = |name: &str, kind: Kind, about: &str, labels: &str, value: &str| {
-        let (word, suffix) = match kind {
-            Counter => ("counter", "_total"),
-            Gauge => ("gauge", ""),
-        };
-        let metric = format!("flashwright_block_{name}{suffix}");
-        let _ =
-            writeln!(text, "# HELP {metric} {about}\n# TYPE {metric} {word}\n{metric}{{{labels}}} {value}");
-    };
-    let known = INFO.iter().filter_map(|(name, at)| Some(label(name, &shown(status.pointer(at)?)?)));
-    let labels: Vec<String> = std::iter::once(volume.clone()).chain(known).collect();
-    progress("info", Gauge, "Version, format and settings of the cache, as labels.", &labels.join(","), "1");
+    let volume = ("volume", status["volume"]["uuid"].as_str().unwrap_or_default());
+    let mut metrics = Metrics::new("flashwright_block");
+    let known: Vec<(&str, String)> =
+        INFO.iter().filter_map(|(name, at)| Some((*name, shown(status.pointer(at)?)?))).collect();
+    let labels: Vec<_> =
+        std::iter::once(volume).chain(known.iter().map(|(name, value)| (*name, &**value))).collect();
+    metrics.sample("info", Gauge, "Version, format and settings of the cache, as labels.", &labels, 1);
     if let Some(health) = status["state"]["health"].as_str() {
-        let is_healthy = u8::from(health == "healthy").to_string();
-        progress(
-            "healthy",
-            Gauge,
-            "1 if flash accepts writes and the disk has no errors, else 0.",
-            &volume,
-            &is_healthy,
-        );
+        let help = "1 if flash accepts writes and the disk has no errors, else 0.";
+        metrics.sample("healthy", Gauge, help, &[volume], u8::from(health == "healthy"));
     }
-    for (at, kind, about) in METRICS {
+    for (at, kind, help) in METRICS {
         if let Some(value) = status.pointer(at).and_then(number) {
-            progress(&name_of(at), *kind, about, &volume, &value);
+            metrics.sample(&name_of(at), *kind, help, &[volume], value);
         }
     }
-    text += &requests::prometheus(&status["requests"], &volume);
-    text
+    requests::add_metrics(&mut metrics, &status["requests"], volume);
+    metrics.into_text()
 }
 
 /// Metrics of connections keep the prefix `connections`; the others have no prefix.
@@ -231,11 +213,6 @@ fn number(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
-}
-
-fn label(name: &str, value: &str) -> String {
-    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("{name}=\"{escaped}\"")
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use block::export::{Meter, RequestKind, Requests};
+use device::counters::Kind;
 use device::names::noun;
+use device::prometheus::{Label, Metrics};
 use serde_json::{Map, Value, json};
 
 /// Reported latency quantiles.
@@ -81,50 +83,33 @@ fn latency_text(figures: &Value) -> String {
     )
 }
 
-/// Buckets of a histogram, each with its bound and cumulative count, and the sum.
-type Rows = (Vec<(String, u64)>, String);
-
 /// For Prometheus: histograms of latency and size, and error counts, with the kind as label.
-pub fn prometheus(requests: &Value, volume: &str) -> String {
-    let mut text = String::new();
-    let Some(kinds) = requests.as_object() else { return text };
-    let mut histogram = |name: &str, about: &str, rows: &dyn Fn(&Value) -> Rows| {
-        let metric = format!("flashwright_block_{name}");
-        let _ = writeln!(text, "# HELP {metric} {about}\n# TYPE {metric} histogram");
-        for (kind, figures) in kinds {
-            let labels = format!("{volume},kind=\"{kind}\"");
-            let (rows, sum) = rows(figures);
-            for (bound, count) in rows {
-                let _ = writeln!(text, "{metric}_bucket{{{labels},le=\"{bound}\"}} {count}");
-            }
-            let count = &figures["requests"];
-            let _ = writeln!(text, "{metric}_bucket{{{labels},le=\"+Inf\"}} {count}");
-            let _ = writeln!(text, "{metric}_sum{{{labels}}} {sum}\n{metric}_count{{{labels}}} {count}");
-        }
-    };
-    histogram("request_seconds", "Client requests by latency.", &|figures| {
+pub fn add_metrics(metrics: &mut Metrics, requests: &Value, volume: Label<'_>) {
+    let Some(kinds) = requests.as_object() else { return };
+    for (kind, figures) in kinds {
+        let labels = [volume, ("kind", kind)];
+        let count = figures["requests"].as_u64().unwrap_or(0);
         let within = DOUBLINGS.map(|doublings| {
-            let bound = Requests::bound_ns(doublings);
-            let count = figures["within_ns"][bound.to_string()].as_u64().unwrap_or(0);
-            ((bound as f64 / 1e9).to_string(), count)
+            let bound_ns = Requests::bound_ns(doublings);
+            (bound_ns as f64 / 1e9, figures["within_ns"][bound_ns.to_string()].as_u64().unwrap_or(0))
         });
-        (within.to_vec(), (figures["total_ns"].as_f64().unwrap_or(0.0) / 1e9).to_string())
-    });
-    histogram("request_bytes", "Client requests by length.", &|figures| {
+        let seconds = figures["total_ns"].as_f64().unwrap_or(0.0) / 1e9;
+        metrics.histogram(
+            ("request_seconds", "Client requests by latency."),
+            &labels,
+            within,
+            (seconds, count),
+        );
         let sizes = figures["iosize_hist"].as_object().into_iter().flatten();
         let sizes: Vec<(u64, u64)> =
             sizes.filter_map(|(bytes, count)| Some((bytes.parse().ok()?, count.as_u64()?))).collect();
-        let up_to =
-            |bound: u64| sizes.iter().filter(|(bytes, _)| *bytes <= bound).map(|(_, count)| count).sum();
-        let rows = SIZES.map(|bound| (bound.to_string(), up_to(bound)));
-        (rows.to_vec(), figures["bytes"].to_string())
-    });
-    let metric = "flashwright_block_request_errors_total";
-    let _ = writeln!(text, "# HELP {metric} Failed client requests.\n# TYPE {metric} counter");
-    for (kind, figures) in kinds {
-        let _ = writeln!(text, "{metric}{{{volume},kind=\"{kind}\"}} {}", figures["errors"]);
+        let up_to = |bound: u64| {
+            (bound as f64, sizes.iter().filter(|(bytes, _)| *bytes <= bound).map(|(_, count)| count).sum())
+        };
+        let help = "Client requests by length.";
+        metrics.histogram(("request_bytes", help), &labels, SIZES.map(up_to), (&figures["bytes"], count));
+        metrics.sample("request_errors", Kind::Sum, "Failed client requests.", &labels, &figures["errors"]);
     }
-    text
 }
 
 #[cfg(test)]
@@ -147,7 +132,9 @@ mod tests {
         let figures = of_meter(&meter);
         assert_eq!(figures["read"]["iosize_hist"], json!({ "512": 1, "4096": 1, "more": 1 }));
         assert_eq!(figures["write"]["latency_ns"]["p99"], Value::Null);
-        let text = prometheus(&figures, "volume=\"7f\"");
+        let mut metrics = Metrics::new("flashwright_block");
+        add_metrics(&mut metrics, &figures, ("volume", "7f"));
+        let text = metrics.into_text();
         for line in [
             "# TYPE flashwright_block_request_seconds histogram\n",
             "flashwright_block_request_seconds_bucket{volume=\"7f\",kind=\"read\",le=\"0.000016384\"} 3\n",
@@ -177,7 +164,9 @@ mod tests {
         assert!(lines[0].ends_with("; 2 errors"), "{words}");
         assert!(lines[1].starts_with("trim ") && lines[1].ends_with(" 0; 1 error"), "{words}");
         assert_eq!(lines.len(), 2, "{words}");
-        let text = prometheus(&figures, "volume=\"7f\"");
+        let mut metrics = Metrics::new("flashwright_block");
+        add_metrics(&mut metrics, &figures, ("volume", "7f"));
+        let text = metrics.into_text();
         for line in [
             "# TYPE flashwright_block_request_errors_total counter\n",
             "flashwright_block_request_errors_total{volume=\"7f\",kind=\"read\"} 2\n",

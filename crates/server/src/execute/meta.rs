@@ -35,7 +35,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             }
             MetaCommand::Delete => {
                 let outcome = self.shared.store.meta_delete(meta).await;
-                self.shared.prefixes.record(&meta.key, Access::Delete);
+                self.shared.record(&meta.key, Access::Delete);
                 let is_hit = matches!(outcome, StoreOutcome::Stored(_));
                 self.tally.count_hit(is_hit, Counter::delete_hits, Counter::delete_misses);
                 self.status(meta, outcome);
@@ -81,7 +81,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         self.tally.count(if touches { Counter::cmd_touch } else { Counter::cmd_get });
         let found = self.shared.store.meta_get(meta).await;
         let is_hit = matches!(found, Ok(Some(_)));
-        self.shared.prefixes.record(&meta.key, Access::Get { is_hit });
+        self.shared.record(&meta.key, Access::Get { is_hit });
         match touches {
             true => self.tally.count_hit(is_hit, Counter::touch_hits, Counter::touch_misses),
             false => self.tally.count_hit(is_hit, Counter::get_hits, Counter::get_misses),

@@ -5,12 +5,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use cache::Cache;
 use device::RequestKind;
 use device::wrap::{FaultDevice, Faults};
 use flashwright_server::metrics::Endpoint;
-use flashwright_server::{Counter, Options, Server};
+use flashwright_server::{Counter, Options, Server, Tenant, Tenants};
 
-use crate::setup::{Client, assert_counter, flash, options, serve};
+use crate::setup::{Client, assert_counter, flash, options, serve, text};
 
 fn measured() -> Options {
     Options { measure_latency: true, prefix_delimiter: Some(b':'), ..options() }
@@ -60,8 +61,50 @@ fn metrics_count_requests_latency_prefixes_and_flash() {
     assert_eq!(of("request_seconds_bucket{command=\"set\",le=\"+Inf\"}"), 2000.0);
     assert!(of("request_seconds_sum{command=\"set\"}") > 0.0);
     // 16 MB do not fit in 4 MiB of DRAM.
-    assert!(of("flash_written_bytes_total") > 8e6 && of("flash_admitted_bytes_total") > 8e6);
+    assert!(
+        of("cache_flash_device_written_bytes_total") > 8e6
+            && of("cache_flash_puts_logical_bytes_total") > 8e6
+    );
     assert_eq!((of("flash_healthy"), of("open_connections"), of("connections_total")), (1.0, 1.0, 1.0));
+}
+
+#[test]
+fn tenants_have_their_own_counts_and_part_of_dram() {
+    let tenants = ["a=a:", "b=b::50%"].map(|text| text.parse::<Tenant>().unwrap());
+    let pools = Tenants::new(&tenants).unwrap().pools();
+    let cache = Cache::builder().dram_bytes(16 << 20).max_item_bytes(64 << 10).pools(pools).open().unwrap();
+    let server = Server::start(Arc::new(cache), Options { tenants: tenants.into(), ..measured() }).unwrap();
+    let mut client = Client::of(&server);
+    let value = "x".repeat(8000);
+    // A tenant with a share keeps its items while others overflow.
+    for number in 0..300 {
+        assert_eq!(client.line(&format!("set b:{number} 0 0 8000\r\n{value}")), "STORED");
+    }
+    for number in 0..5000 {
+        assert_eq!(client.line(&format!("set c:{number} 0 0 8000\r\n{value}")), "STORED");
+    }
+    for number in 0..300 {
+        assert_ne!(client.line(&format!("get b:{number}")), "END", "{number}");
+    }
+    client.line("mg a:1 v");
+    client.line("delete a:1");
+    let stats = text(&client.replies(b"stats tenants\r\n"));
+    for line in [
+        "a:cmd_get 1",
+        "a:get_hits 0",
+        "a:cmd_delete 1",
+        "b:get_hits 300",
+        "b:dram_items 300",
+        "b:dram_evictions 0",
+    ] {
+        assert!(stats.contains(&format!("STAT {line}\r\n")), "{line}: {stats}");
+    }
+    assert!(!stats.contains("a:dram"), "{stats}");
+    let values = values(&endpoint(&server));
+    let of = |name: &str| values[&format!("flashwright_serve_{name}")];
+    assert_eq!(of("tenant_sets_total{tenant=\"b\"}"), 300.0);
+    assert_eq!(of("tenant_dram_items{tenant=\"b\"}"), 300.0);
+    assert!(of("cache_pools_classes_evictions_total{pool=\"0\"}") > 1000.0);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `flashwright block serve`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,13 +7,13 @@ use std::sync::Arc;
 use clap::Args;
 use daemon::status::prometheus;
 use daemon::{Daemon, Options, StatusReader, Stopped};
-use server::metrics::{Endpoint, Source};
+use server::metrics::Source;
 use signal_hook::iterator::Signals;
 
 use super::result_file::spare;
 use crate::files::Files;
 use crate::output::{Common, Finding};
-use crate::{service_manager, signals};
+use crate::{metrics, service_manager, signals};
 
 /// The command line of `block serve`.
 #[derive(Debug, Args)]
@@ -39,9 +38,10 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     Files::reading(config.as_slice()).writing([options.recording(), common.result_file()]).keep_apart()?;
     // Before the first client, so that a signal during the opening of the volume is not lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
-    let metrics = options.metrics()?;
+    let address = options.metrics()?;
     let daemon = Daemon::start(options)?;
-    let endpoint = metrics.map(|address| start_metrics(address, daemon.status_reader())).transpose();
+    let endpoint =
+        address.map(|address| metrics::start(address, Arc::new(Figures(daemon.status_reader())))).transpose();
     let endpoint = match endpoint {
         Ok(endpoint) => endpoint,
         Err(error) => {
@@ -79,9 +79,4 @@ impl Source for Figures {
             Some(other) => Err(format!("the cache is not healthy: {other}")),
         }
     }
-}
-
-fn start_metrics(address: SocketAddr, status: StatusReader) -> Result<Endpoint, String> {
-    Endpoint::start(address, Arc::new(Figures(status)))
-        .map_err(|error| format!("--metrics {address}: {error}"))
 }

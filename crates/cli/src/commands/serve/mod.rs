@@ -2,7 +2,6 @@
 
 mod settings;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,13 +14,12 @@ use clap::Args;
 use device::file::OpenOptions;
 use device::open::DeviceSpec;
 use serde_json::json;
-use server::metrics::Endpoint;
 use server::protocol::AllowedCommands;
-use server::{Counter, Credentials, Options, Server, Tls};
+use server::{Counter, Credentials, Options, Server, Tenants, Tls};
 use signal_hook::iterator::Signals;
 
 use crate::output::{Common, Finding};
-use crate::{service_manager, signals};
+use crate::{metrics, service_manager, signals};
 
 use settings::Settings;
 
@@ -64,7 +62,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     let cache = Arc::new(open(settings)?);
     let came_back = cache.stats().flash.is_some_and(|flash| flash.recovered);
     let server = Server::start(Arc::clone(&cache), options).map_err(|error| error.to_string())?;
-    let endpoint = settings.metrics.map(|address| start_metrics(address, &server)).transpose()?;
+    let endpoint = settings.metrics.map(|address| metrics::start(address, server.figures())).transpose()?;
     for address in server.addresses() {
         common.say(&format_args!("serving memcached's text protocol on {address}"));
     }
@@ -94,10 +92,6 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     Ok(Finding { result: json!({ "counters": counts }), text, failures })
 }
 
-fn start_metrics(address: SocketAddr, server: &Server) -> Result<Endpoint, String> {
-    Endpoint::start(address, server.figures()).map_err(|error| format!("--metrics {address}: {error}"))
-}
-
 fn options(settings: &Settings) -> Result<Options, String> {
     let credentials = settings.auth_file.as_deref().map(Credentials::read).transpose();
     let names = Some(&settings.allow_commands).filter(|names| !names.is_empty());
@@ -115,6 +109,7 @@ fn options(settings: &Settings) -> Result<Options, String> {
         client_timeout: settings.client_timeout.unwrap_or(defaults.client_timeout),
         buffer_bytes: count(settings.buffers, defaults.buffer_bytes),
         prefix_delimiter: settings.prefix_delimiter,
+        tenants: settings.tenant.clone(),
         measure_latency: settings.metrics.is_some(),
         credentials: credentials.map_err(|error| format!("--auth-file: {error}"))?,
     })
@@ -178,6 +173,10 @@ fn open(settings: &Settings) -> Result<Cache, String> {
         let bytes = u32::try_from(bytes.saturating_add(server::ITEM_HEADER_BYTES as u64))
             .map_err(|_| format!("--max-item-size: {bytes} bytes are more than 4 GiB"))?;
         builder = builder.max_item_bytes(bytes);
+    }
+    if !settings.tenant.is_empty() {
+        let tenants = Tenants::new(&settings.tenant).map_err(|error| format!("--tenant: {error}"))?;
+        builder = builder.pools(tenants.pools());
     }
     if let Some(flash) = &settings.flash {
         builder = with_flash(builder, settings, flash)?;

@@ -9,7 +9,7 @@ use cache::policy::eviction::Kind;
 use clap::Args;
 use device::names::hint;
 use serde::de::{Deserialize, Deserializer, Error};
-use server::Address;
+use server::{Address, Tenant};
 
 use crate::quantity;
 
@@ -109,6 +109,10 @@ settings! {
     #[arg(long, help_heading = CONNECTIONS, value_name = "CHARACTER", value_parser = delimiter)]
     #[serde(deserialize_with = "delimiter_key")]
     prefix_delimiter: Option<u8> = None,
+    /// Tenant: keys with PREFIX have own figures, and SHARE% of DRAM if given; may be repeated
+    #[arg(long, help_heading = CACHE, value_name = "NAME=PREFIX[:SHARE%]")]
+    #[serde(deserialize_with = "tenants")]
+    tenant: Vec<Tenant> = Vec::new(),
     /// Serve /metrics for Prometheus, /health and a live page by HTTP on this address, as 127.0.0.1:9150
     #[arg(long, help_heading = CONNECTIONS, value_name = "ADDRESS")]
     #[serde(deserialize_with = "parsed")]
@@ -255,6 +259,11 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Erro
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
+fn tenants<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Tenant>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,6 +304,7 @@ mod tests {
             ("eviction = \"lrux\"", "lru"),
             ("dram = [", "line 1: "),
             ("small-item-share = 2", "2"),
+            ("tenant = [\"a\"]", "line 1: \"a\" is not a tenant: write NAME=PREFIX or NAME=PREFIX:SHARE%"),
             ("prefix-delimiter = \"::\"", "\"::\" is not one ASCII character"),
         ] {
             let error = parse(text).unwrap_err();
