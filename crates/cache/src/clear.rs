@@ -12,6 +12,7 @@ use device::event_loop;
 
 use crate::config::Removal;
 use crate::dram::{Cursor, Handle};
+use crate::error::CacheError;
 use crate::event::{Event, EventKind};
 use crate::flash::Waiting;
 use crate::hybrid::Engine;
@@ -60,6 +61,28 @@ impl Cache {
             coop::yield_now().await;
         }
         clearing.end();
+    }
+}
+
+/// A clear at a later time, which the caller executes.
+impl Cache {
+    /// Unix second at which the cache is to be cleared, as [stored](Self::set_clear_time) here or by an earlier cache whose items were
+    /// recovered.
+    #[must_use]
+    pub fn clear_time(&self) -> Option<u32> {
+        self.engine.flash.as_ref()?.pairs[0].clear_time()
+    }
+
+    /// Stores the Unix second at which the caller is going to [clear](Self::clear) the cache, or `None` when it has. The next cache that
+    /// recovers the items has it too, also after a kill or a power cut. Without flash, or after a close, nothing is stored. Two calls must
+    /// not overlap.
+    ///
+    /// # Errors
+    /// Flash could not be written: the next cache may not have the time.
+    pub async fn set_clear_time(&self, time: Option<u32>) -> Result<(), CacheError> {
+        let Some(flash) = &self.engine.flash else { return Ok(()) };
+        let stored = flash.pairs[0].set_clear_time(time, Waiting::Task).await;
+        stored.map_err(|source| CacheError::Device { context: "storing the time of a clear", source })
     }
 }
 

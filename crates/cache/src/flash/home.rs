@@ -8,7 +8,7 @@ mod journals;
 
 use std::sync::Arc;
 
-use device::{Clock, Device, SliceDevice};
+use device::{Clock, Device, IoError, SliceDevice};
 use parking_lot::Mutex;
 
 use super::journal::Chain;
@@ -562,6 +562,25 @@ impl Pair {
         }
         if let Some(soc) = &self.soc {
             soc.drain(waiting, now_seconds).await;
+        }
+    }
+
+    /// Unix second at which the cache is to be cleared.
+    pub(crate) fn clear_time(&self) -> Option<u32> {
+        u32::try_from(self.home.superblock.lock().clear_at_seconds).ok().filter(|seconds| *seconds > 0)
+    }
+
+    /// Stores the time at which the cache is to be cleared. Two calls must not overlap.
+    pub(crate) async fn set_clear_time(&self, time: Option<u32>, waiting: Waiting) -> Result<(), IoError> {
+        let changed = {
+            let mut superblock = self.home.superblock.lock();
+            superblock.clear_at_seconds = time.unwrap_or(0).into();
+            *superblock
+        };
+        match changed.state {
+            State::Open => changed.rewrite(&*self.home.metadata, waiting).await,
+            // The cache was closed.
+            State::Clean(_) => Ok(()),
         }
     }
 

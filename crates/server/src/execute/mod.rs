@@ -53,7 +53,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             }
             Request::Delete { key, noreply } => {
                 let found = store.delete(key).await;
-                self.shared.prefixes.record(key, Access::Delete);
+                self.shared.record(key, Access::Delete);
                 self.tally.count_hit(found, Counter::delete_hits, Counter::delete_misses);
                 self.line(if found { "DELETED" } else { "NOT_FOUND" }, noreply);
             }
@@ -70,8 +70,10 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             }
             Request::FlushAll { delay, noreply } => {
                 self.tally.count(Counter::cmd_flush);
-                store.flush_all(delay).await;
-                self.line("OK", noreply);
+                match store.flush_all(delay).await {
+                    Ok(()) => self.line("OK", noreply),
+                    Err(error) => self.line(&format!("SERVER_ERROR {error}"), noreply),
+                }
             }
             Request::Stats { kind, argument } => self.stats(kind, argument),
             Request::Slabs => self.line(reply::NO_SLABS, false),
@@ -137,7 +139,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
     async fn found(&mut self, key: &[u8], found: Option<&Found<'_>>, with_cas: bool) -> io::Result<()> {
         self.tally.count(Counter::cmd_get);
         self.tally.count_hit(found.is_some(), Counter::get_hits, Counter::get_misses);
-        self.shared.prefixes.record(key, Access::Get { is_hit: found.is_some() });
+        self.shared.record(key, Access::Get { is_hit: found.is_some() });
         match found {
             Some(found) => self.value(key, found, with_cas).await,
             None => Ok(()),
@@ -189,7 +191,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
 
     async fn write(&mut self, write: &Write<'_>) -> StoreOutcome {
         let outcome = self.shared.store.write(write).await;
-        self.shared.prefixes.record(write.key, Access::Set);
+        self.shared.record(write.key, Access::Set);
         self.tally.count(Counter::cmd_set);
         let counter = match outcome {
             StoreOutcome::Refused(Refusal::TooLarge { .. }) => Some(Counter::store_too_large),

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cache::CacheError;
 use tokio::sync::Mutex;
 
 use super::Store;
@@ -19,25 +20,28 @@ pub struct Flush {
     running: Mutex<()>,
 }
 
-impl Default for Flush {
-    fn default() -> Self {
-        Self { due_seconds: AtomicU64::new(NEVER), running: Mutex::new(()) }
+impl Flush {
+    /// With a flush at a Unix second that an earlier server scheduled.
+    pub fn at(due_seconds: Option<u32>) -> Self {
+        Self { due_seconds: AtomicU64::new(due_seconds.map_or(NEVER, u64::from)), running: Mutex::new(()) }
     }
 }
 
 impl Store {
-    /// Drops all items, immediately or when the delay is over. It replaces a flush that was scheduled before.
-    pub async fn flush_all(&self, delay: Exptime) {
+    /// Drops all items, immediately or when the delay is over, also if the server is restarted or killed meanwhile. It replaces a flush
+    /// that was scheduled before.
+    ///
+    /// # Errors
+    /// Flash could not be written: the flush takes place, but may be lost if the server ends before.
+    pub async fn flush_all(&self, delay: Exptime) -> Result<(), CacheError> {
+        let _running = self.flush.running.lock().await;
         match delay.ttl(self.now_seconds()) {
             Ttl::Seconds(seconds) => {
-                let due_seconds = u64::from(self.now_seconds()) + u64::from(seconds);
-                self.flush.due_seconds.store(due_seconds, Ordering::SeqCst);
+                let due_seconds = self.now_seconds().saturating_add(seconds);
+                self.flush.due_seconds.store(due_seconds.into(), Ordering::SeqCst);
+                self.cache.set_clear_time(Some(due_seconds)).await
             }
-            Ttl::Never | Ttl::Expired => {
-                self.flush.due_seconds.store(NEVER, Ordering::SeqCst);
-                let _running = self.flush.running.lock().await;
-                self.drop_all_items().await;
-            }
+            Ttl::Never | Ttl::Expired => self.drop_all_items().await,
         }
     }
 
@@ -56,17 +60,23 @@ impl Store {
         }
         let _running = self.flush.running.lock().await;
         if is_due() {
-            self.drop_all_items().await;
-            self.flush.due_seconds.store(NEVER, Ordering::SeqCst);
+            // On an error, the next server flushes again, so that it has fewer items, but none that was flushed.
+            let _ = self.drop_all_items().await;
         }
     }
 
-    async fn drop_all_items(&self) {
+    async fn drop_all_items(&self) -> Result<(), CacheError> {
         // An operation that has read an item and is about to write it would bring the item back.
         let mut guards = Vec::with_capacity(self.locks.len());
         for lock in &self.locks {
             guards.push(lock.lock().await);
         }
         self.cache.clear_async().await;
+        drop(guards);
+        self.flush.due_seconds.store(NEVER, Ordering::SeqCst);
+        match self.cache.clear_time() {
+            Some(_) => self.cache.set_clear_time(None).await,
+            None => Ok(()),
+        }
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::item::{HEADER_BYTES, Header};
 use crate::protocol::{Exptime, Ttl};
+use crate::tenants::Tenants;
 
 pub use arithmetic::{Arithmetic, ArithmeticOutcome};
 pub use meta::MetaHit;
@@ -38,6 +39,7 @@ pub struct Store {
     cas: CasNumbers,
     access: AccessTable,
     flush: Flush,
+    tenants: Tenants,
     clock: Arc<dyn Clock>,
 }
 
@@ -72,11 +74,23 @@ struct NewValue<'a> {
 }
 
 impl Store {
-    /// The store of an open cache. Reads the last CAS number of an earlier server from it.
+    /// The store of an open cache. Reads the last CAS number and the scheduled flush of an earlier server from it.
     pub async fn new(cache: Arc<Cache>, clock: Arc<dyn Clock>) -> Self {
         let cas = CasNumbers::recover(&cache, &*clock).await;
         let locks = (0..STRIPES).map(|_| Mutex::new(())).collect();
-        Self { cache, locks, cas, access: AccessTable::default(), flush: Flush::default(), clock }
+        let flush = Flush::at(cache.clear_time());
+        Self { cache, locks, cas, access: AccessTable::default(), flush, tenants: Tenants::default(), clock }
+    }
+
+    /// With tenants, for whose [pools](Tenants::pools) the cache was opened.
+    #[must_use]
+    pub fn with_tenants(self, tenants: Tenants) -> Self {
+        Self { tenants, ..self }
+    }
+
+    /// The tenants.
+    pub(crate) fn tenants(&self) -> &Tenants {
+        &self.tenants
     }
 
     /// The cache.
@@ -158,7 +172,7 @@ impl Store {
             self.cache.remove(key);
             return Ok(());
         }
-        let options = InsertOptions { ttl_seconds: new.ttl.as_option(), ..InsertOptions::default() };
+        let options = InsertOptions { ttl_seconds: new.ttl.as_option(), pool: self.tenants.pool_of(key) };
         let [first, second] = new.pieces;
         let bytes = HEADER_BYTES + first.len() + second.len();
         let mut item = self.cache.allocate(key, bytes, options).await?;

@@ -2,13 +2,21 @@
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
+use cache::{Cache, FlashConfig, LogOptions, RecoverAfter, SmallItems, block_on};
+use device::{Device, VirtualClock};
+use flashwright_server::protocol::{Exptime, StoreMode};
+use flashwright_server::store::{Store, StoreOutcome, Write};
 use flashwright_server::{Address, Options};
 
 use crate::setup::{Client, flash, options, serve, text};
 
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Keys of items of 1000 bytes: more than DRAM and the open regions of the log hold.
+const KEYS: u32 = 16_000;
 
 #[test]
 fn closed_server_reopens_with_its_items() {
@@ -61,6 +69,64 @@ fn flushed_items_do_not_return_after_restart() {
     let mut client = Client::of(&server);
     for number in 0..2000 {
         assert_eq!(client.line(&format!("get {number}")), "END");
+    }
+}
+
+/// A server in virtual time that recovers its items after a kill.
+fn store(flash: &Arc<dyn Device>, clock: &Arc<VirtualClock>) -> Store {
+    let mut config = FlashConfig::new(Arc::clone(flash));
+    config.small_items = Some(SmallItems::Log(LogOptions::default()));
+    config.recover_after = RecoverAfter::Kill;
+    let builder = Cache::builder().dram_bytes(4 << 20).max_item_bytes(64 << 10);
+    let cache = builder.flash_config(config).small_item_share(0.9).open().unwrap();
+    block_on(Store::new(Arc::new(cache), Arc::clone(clock) as _))
+}
+
+fn set(store: &Store, number: u32) {
+    let write = Write {
+        mode: StoreMode::Set,
+        key: &number.to_le_bytes(),
+        value: &[7; 1000],
+        flags: 0,
+        exptime: Exptime(0),
+        cas: 0,
+        new_cas: None,
+        invalidates: false,
+        has_binary_key: false,
+    };
+    assert!(matches!(block_on(store.write(&write)), StoreOutcome::Stored(_)));
+}
+
+/// How many of every eighth key are found.
+fn found(store: &Store) -> usize {
+    let keys = (0..KEYS).step_by(8);
+    keys.filter(|number| block_on(store.get(&number.to_le_bytes())).is_some()).count()
+}
+
+#[test]
+fn scheduled_flush_happens_once_after_a_close_or_a_kill() {
+    for is_killed in [false, true] {
+        let (flash, clock) = (flash(128 << 20), Arc::new(VirtualClock::default()));
+        let first = store(&flash, &clock);
+        (0..KEYS).for_each(|number| set(&first, number));
+        block_on(first.flush_all(Exptime(100))).unwrap();
+        let end = |store: Store| match is_killed {
+            true => drop(store),
+            false => store.cache().close_within(LIMIT).unwrap(),
+        };
+        end(first);
+        let second = store(&flash, &clock);
+        let warm = found(&second);
+        assert!(warm > 200, "killed {is_killed}: {warm} items");
+        end(second);
+        let third = store(&flash, &clock);
+        clock.advance_by(99_000_000_000);
+        assert!(found(&third) > 100);
+        clock.advance_by(1_000_000_000);
+        assert_eq!(found(&third), 0, "killed {is_killed}");
+        (0..KEYS).for_each(|number| set(&third, number));
+        end(third);
+        assert!(found(&store(&flash, &clock)) > 200, "killed {is_killed}: it is flushed once only");
     }
 }
 

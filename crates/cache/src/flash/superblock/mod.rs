@@ -4,11 +4,11 @@
 //!
 //! ```text
 //!      0        8         12         16         24         40           48
-//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+------------+
-//!      | magic  | version | checksum | sequence | store id | generation | layout | fingerprint | state | snapshot | seed | generation |
-//!      |        |         |          |          |          |            |        |             |       |          |      | of journals|
-//!      | 8 B    | u32     | u32      | u64      | u128     | u64        | 72 B   | u64         | u64   | 3 × u64  | u64  | u64        |
-//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+------------+
+//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+------------+-------+
+//!      | magic  | version | checksum | sequence | store id | generation | layout | fingerprint | state | snapshot | seed | generation | clear |
+//!      |        |         |          |          |          |            |        |             |       |          |      | of journals|       |
+//!      | 8 B    | u32     | u32      | u64      | u128     | u64        | 72 B   | u64         | u64   | 3 × u64  | u64  | u64        | u64   |
+//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+------------+-------+
 //! ```
 //!
 //! Little-endian. The checksum is CRC-32C of the first 256 bytes but itself. Magic, version and checksum stay where they
@@ -74,6 +74,8 @@ pub struct Superblock {
     pub hash_seed: u64,
     /// Generation in which the journals of the contents were begun. 0 if it is the store's: in stores without recovery by journals.
     pub journaled_generation: u64,
+    /// Unix second at which the store is to be cleared; 0 is never.
+    pub clear_at_seconds: u64,
 }
 
 /// Whether the store is in use.
@@ -119,6 +121,7 @@ impl Superblock {
             state: State::Open,
             hash_seed: 0,
             journaled_generation: 0,
+            clear_at_seconds: 0,
         }
     }
 
@@ -148,7 +151,7 @@ impl Superblock {
     /// The same store in a new generation: for when its snapshot turns out not to be usable.
     #[must_use]
     pub fn emptied(self) -> Self {
-        Self { generation: self.generation + 1, journaled_generation: 0, ..self }
+        Self { generation: self.generation + 1, journaled_generation: 0, clear_at_seconds: 0, ..self }
     }
 
     fn generation_of_journals(&self) -> u64 {
@@ -213,9 +216,22 @@ impl Superblock {
         self.write_next(device, waiting).await
     }
 
+    /// Replaces both copies of an open store in place. Their sequence numbers stay, since [`life`](Self::life) depends on them.
+    ///
+    /// # Errors
+    /// A transfer failed.
+    pub async fn rewrite(&self, device: &dyn Device, waiting: Waiting) -> Result<(), IoError> {
+        self.write(device, waiting).await?;
+        Self { sequence: self.sequence - 1, ..*self }.write(device, waiting).await
+    }
+
     /// Writes the copy that is not the newest.
     async fn write_next(&mut self, device: &dyn Device, waiting: Waiting) -> Result<(), IoError> {
         self.sequence += 1;
+        self.write(device, waiting).await
+    }
+
+    async fn write(&self, device: &dyn Device, waiting: Waiting) -> Result<(), IoError> {
         let mut block = IoBuffer::zeroed(device.geometry().block_bytes as usize);
         block[..ENCODED_BYTES].copy_from_slice(&self.encode());
         let offset = self.sequence % 2 * COPY_BYTES;
@@ -251,6 +267,7 @@ impl Superblock {
             place.mark,
             self.hash_seed,
             self.journaled_generation,
+            self.clear_at_seconds,
         ];
         for number in parts.into_iter().chain(rest) {
             writer.put(&number.to_le_bytes());
@@ -279,7 +296,7 @@ impl Superblock {
         };
         let (fingerprint, state) = (reader.u64(), reader.u64());
         let place = SnapshotPlace { offset: reader.u64(), bytes: reader.u64(), mark: reader.u64() };
-        let (hash_seed, journaled_generation) = (reader.u64(), reader.u64());
+        let (hash_seed, journaled_generation, clear_at_seconds) = (reader.u64(), reader.u64(), reader.u64());
         let state = match state {
             OPEN => State::Open,
             CLEAN => State::Clean(place),
@@ -297,6 +314,7 @@ impl Superblock {
             state,
             hash_seed,
             journaled_generation,
+            clear_at_seconds,
         })
     }
 }

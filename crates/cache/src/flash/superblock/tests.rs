@@ -91,7 +91,7 @@ fn golden_bytes() {
         soc_bytes: 10,
     };
     let state = State::Clean(SnapshotPlace { offset: 12, bytes: 13, mark: 14 });
-    for (hash_seed, checksum) in GOLDEN_CHECKSUMS {
+    for (hash_seed, clear_at_seconds, checksum) in GOLDEN_CHECKSUMS {
         let superblock = Superblock {
             sequence: 15,
             store_id: 16,
@@ -101,6 +101,7 @@ fn golden_bytes() {
             state,
             hash_seed,
             journaled_generation: 0,
+            clear_at_seconds,
         };
         let mut expected = b"FLSHWRT\0\x01\0\0\0".to_vec();
         expected.extend(checksum);
@@ -108,7 +109,7 @@ fn golden_bytes() {
             |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
         expected.extend(u64s(&[15, 16, 0, 17, 1]));
         expected.extend([2, 0, 0, 0, 3, 0, 0, 0]);
-        expected.extend(u64s(&[4, 5, 6, 7, 8, 9, 10, 11, 2, 12, 13, 14, hash_seed]));
+        expected.extend(u64s(&[4, 5, 6, 7, 8, 9, 10, 11, 2, 12, 13, 14, hash_seed, 0, clear_at_seconds]));
         expected.resize(ENCODED_BYTES, 0);
         let encoded = superblock.encode();
         assert_eq!(encoded[..], expected);
@@ -133,8 +134,24 @@ fn continued_store_keeps_the_mark_of_its_journals_only() {
     assert_eq!(store.continued(store.layout, FINGERPRINT + 1), None);
 }
 
-/// By hash seed; computed by another CRC-32C. Stores that were written before there were seeds read as seed 0.
-const GOLDEN_CHECKSUMS: [(u64, [u8; 4]); 2] = [(0, [137, 164, 201, 170]), (18, [138, 214, 61, 87])];
+/// By hash seed and time of the clear; computed by another CRC-32C. Both are 0 in stores that were written before they existed.
+const GOLDEN_CHECKSUMS: [(u64, u64, [u8; 4]); 3] =
+    [(0, 0, [137, 164, 201, 170]), (18, 0, [138, 214, 61, 87]), (18, 19, [126, 139, 213, 204])];
+
+#[test]
+fn rewritten_store_has_the_new_clear_time_in_both_copies_and_keeps_its_life() {
+    let device = MemoryDevice::new(CAPACITY);
+    let mut store = store();
+    block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
+    let changed = Superblock { clear_at_seconds: 5, ..store };
+    block_on(changed.rewrite(&device, Waiting::Thread)).unwrap();
+    assert_eq!((look(&device), changed.life()), (Recognised::Ours(changed), store.life()));
+    overwrite(&device, changed.sequence % 2 * COPY_BYTES, &[0; ENCODED_BYTES]);
+    let older = Superblock { sequence: store.sequence - 1, ..changed };
+    assert_eq!(look(&device), Recognised::Ours(older));
+    let (open, _) = changed.reopened(changed.layout, FINGERPRINT);
+    assert_eq!((open.clear_at_seconds, open.generation), (0, store.generation + 1), "it starts empty");
+}
 
 #[test]
 fn every_flipped_byte_is_detected_and_the_other_copy_is_used() {
