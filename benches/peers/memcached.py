@@ -5,7 +5,8 @@
     python3 benches/peers/memcached.py target/release/flashwright [--rounds 5] [--seconds 3] [--directory DIRECTORY] [--only dram-32]
 
 Both servers get the same memory (`-m`, `--dram`), the same flash (`ext_path`, `--flash-size`) and two threads. extstore stores items
-from 128 bytes on. CPU is of the server's process, user and system; bytes written are those of /proc/PID/io. The client is this
+from 128 bytes on, and has no direct I/O: its file is dropped from the page cache 20 times a second, so that its reads reach the drive.
+CPU is of the server's process, user and system; bytes written are those of /proc/PID/io; memory is its resident set. The client is this
 program: `connections` sockets, each with `depth` gets in one write. A round runs both servers once, one after the other; the table has
 medians over the rounds.
 """
@@ -18,6 +19,7 @@ import socket
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 
 MIB = 1 << 20
@@ -28,10 +30,15 @@ class Server:
     """A server on a Unix socket."""
 
     def __init__(self, command, directory):
+        self.command, self.directory = command, directory
         self.path = os.path.join(directory, "socket")
+        self.start()
+
+    def start(self):
         if os.path.exists(self.path):
             os.remove(self.path)
-        self.process = subprocess.Popen([part.format(socket=self.path) for part in command], stdout=subprocess.DEVNULL)
+        command = [part.format(socket=self.path) for part in self.command]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.time() + 60
         while True:
             try:
@@ -57,15 +64,48 @@ class Server:
             lines = dict(line.split(": ") for line in file.read().splitlines())
         return int(lines["write_bytes"])
 
+    def memory_mib(self):
+        with open(f"/proc/{self.process.pid}/status") as file:
+            line = next(line for line in file if line.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1024
+
+    def restart(self):
+        self.stop()
+        self.start()
+
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
 
 
+class PageCacheDropper:
+    """Drops the files of a directory from the page cache, again and again."""
+
+    def __init__(self, directory):
+        self.directory, self.ended = directory, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.ended.wait(0.05):
+            for name in ("extstore", "flash"):
+                path = os.path.join(self.directory, name)
+                if os.path.exists(path):
+                    file = os.open(path, os.O_RDONLY)
+                    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                    os.close(file)
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+
 def memcached(memory_mib, flash_mib, directory):
-    command = ["memcached", "-s", "{socket}", "-m", str(memory_mib), "-t", "2", "-u", "root", "-I", "128k"]
+    command = ["memcached", "-s", "{socket}", "-m", str(memory_mib), "-t", "2", "-u", "root"]
     if flash_mib:
-        options = f"ext_path={directory}/extstore:{flash_mib}m,ext_page_size=2,ext_wbuf_size=2,ext_item_size=128,ext_threads=2"
+        options = f"ext_page_size=8,ext_wbuf_size=2,ext_item_size=128,ext_threads=2,ext_path={directory}/extstore:{flash_mib}m"
         command += ["-o", options]
     return command
 
@@ -95,20 +135,26 @@ def receive(connection, wanted):
     return total
 
 
-def fill(server, first, count, value_bytes):
-    """Stores keys from `first` on, many in a write."""
+def fill(server, first, count, value_bytes, mb_per_second=None):
+    """Stores keys from `first` on, many in a write; returns how many were stored. memcached drops items if extstore cannot follow."""
+    refused, begin = 0, time.time()
     connection = server.connect()
     batch = max(1, min(256, 256 * 1024 // value_bytes))
     body = b" 0 0 %d\r\n" % value_bytes + b"v" * value_bytes + b"\r\n"
     for start in range(first, first + count, batch):
         numbers = range(start, min(start + batch, first + count))
+        if mb_per_second:
+            time.sleep(max(0, begin + (start - first) * value_bytes / mb_per_second / 1e6 - time.time()))
         connection.sendall(b"".join(b"set " + key(number) + body for number in numbers))
         replies = 0
         while replies < len(numbers):
             part = connection.recv(1 << 16)
-            assert part and b"ERROR" not in part, part
+            assert part, "the server closed the connection"
+            # memcached refuses items while extstore is behind, "SERVER_ERROR out of memory storing object".
+            refused += part.count(b"ERROR")
             replies += part.count(b"\n")
     connection.close()
+    return count - refused
 
 
 def gets(server, keys, connections, depth, seconds, value_bytes):
@@ -130,6 +176,31 @@ def gets(server, keys, connections, depth, seconds, value_bytes):
     return requests / elapsed, cpu / requests * 1e6, hits / requests
 
 
+def found(server, count, value_bytes):
+    """About how many of the first `count` keys are there: 20,000 random gets."""
+    connection = server.connect()
+    hits, sample = 0, 20_000
+    hit_bytes = len(b"VALUE  0 \r\n\r\n" + key(0) + b"%d" % value_bytes) + value_bytes
+    for _ in range(sample // 20):
+        connection.sendall(b"".join(b"get " + key(random.randrange(count)) + b"\r\n" for _ in range(20)))
+        hits += (receive(connection, 20) - 100) / hit_bytes
+    connection.close()
+    return hits / sample * count
+
+
+def objects():
+    """Small items on a flash that is large for the memory: the index in memory limits how many there can be."""
+
+    def run(server, _seconds, flash_mib):
+        count = flash_mib * MIB // 320
+        fill(server, 0, count, 300)
+        time.sleep(2)
+        held = found(server, count, 300)
+        return held / 1000, server.memory_mib(), held / server.memory_mib()
+
+    return run, 64, 1536, True, ("1000 objects", "RSS MiB", "objects/MiB RSS")
+
+
 def dram_gets(depth):
     def run(server, seconds, _flash):
         fill(server, 0, 100_000, 300)
@@ -140,10 +211,11 @@ def dram_gets(depth):
 
 def flash_gets(connections):
     def run(server, seconds, _flash):
-        # Eight times as much as DRAM, and half of flash.
-        fill(server, 0, 32_000, 16_000)
+        # Six times as much as DRAM, and a third of flash.
+        fill(server, 0, 24_000, 16_000, mb_per_second=20)
         time.sleep(2)
-        return gets(server, (0, 32_000), connections, 1, seconds, 16_000)
+        with PageCacheDropper(server.directory):
+            return gets(server, (0, 24_000), connections, 1, seconds, 16_000)
 
     return run, 64, 1024, False, ("gets/s", "CPU us a get", "hits")
 
@@ -152,16 +224,19 @@ def writes(value_bytes):
     def run(server, _seconds, flash_mib):
         # New keys, three times as many bytes as flash has.
         count = 3 * flash_mib * MIB // value_bytes
-        written, cpu, start = server.bytes_written(), server.cpu_seconds(), time.time()
-        fill(server, 0, count, value_bytes)
+        written, cpu = server.bytes_written(), server.cpu_seconds()
+        stored = fill(server, 0, count, value_bytes, mb_per_second=20)
         time.sleep(2)
-        stored = count * (value_bytes + len(key(0)))
-        amplification = (server.bytes_written() - written) / stored
+        amplification = (server.bytes_written() - written) / (stored * (value_bytes + len(key(0))))
         cpu = (server.cpu_seconds() - cpu) / count * 1e6
-        sample = gets(server, (0, count), 8, 16, 3, value_bytes)
-        return amplification, cpu, sample[2] * count / 1000
+        memory_mib = server.memory_mib()
+        held = found(server, count, value_bytes)
+        server.restart()
+        warm = found(server, count, value_bytes)
+        return 100 * stored / count, amplification, cpu, held / 1000, held / memory_mib, 100 * warm / max(held, 1)
 
-    return run, 64, 256, value_bytes <= 2048, ("B written/B set", "CPU us a set", "1000 objects")
+    titles = ("% stored", "B written/B set", "CPU us a set", "1000 objects", "objects/MiB RSS", "% after restart")
+    return run, 64, 256, value_bytes <= 2048, titles
 
 
 CASES = {
@@ -171,6 +246,7 @@ CASES = {
     "flash-32": flash_gets(32),
     "writes-300": writes(300),
     "writes-16000": writes(16_000),
+    "objects-300": objects(),
 }
 
 

@@ -12,11 +12,13 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{serve, stop};
+use super::{serve_with, stop};
 
 const CLIENTS: u64 = 4;
 /// More bytes than DRAM has, so that some items are on flash.
 const KEYS: u32 = 2000;
+/// Small items survive a kill.
+const RECOVERED: &[&str] = &["--recover-after", "kill"];
 
 /// A connection by text lines.
 struct Client(BufReader<UnixStream>);
@@ -189,7 +191,7 @@ impl Player {
 
 /// Clients send requests while the server ends `ends` times, after `life` on average: by SIGKILL, and every third time
 /// by SIGTERM.
-fn kill_under_load(ends: usize, life: Duration) {
+fn kill_under_load(ends: usize, life: Duration, settings: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let seed = RandomState::new().build_hasher().finish() >> 1;
     println!("seed {seed}");
@@ -205,7 +207,7 @@ fn kill_under_load(ends: usize, life: Duration) {
     let mut players: Vec<Player> = (0..CLIENTS).map(player).collect();
     let mut warm_hits = 0;
     for end in 0..ends {
-        let mut server = serve(directory.path());
+        let mut server = serve_with(directory.path(), "unix:socket", settings);
         let before: usize = players.iter().map(|player| player.hits).sum();
         if end > 0 {
             warm_hits += hits_of_first_reads(&mut players, directory.path());
@@ -228,7 +230,7 @@ fn kill_under_load(ends: usize, life: Duration) {
         let hits = players.iter().map(|player| player.hits).sum::<usize>() - before;
         assert!(hits > 0, "no hits before end {end}: the test checks nothing");
     }
-    let server = serve(directory.path());
+    let server = serve_with(directory.path(), "unix:socket", settings);
     warm_hits += hits_of_first_reads(&mut players, directory.path());
     stop(server);
     assert!(
@@ -252,11 +254,22 @@ fn hits_of_first_reads(players: &mut [Player], directory: &Path) -> usize {
 
 #[test]
 fn kills_under_load_leave_no_stale_value() {
-    kill_under_load(6, Duration::from_millis(700));
+    kill_under_load(6, Duration::from_millis(700), &[]);
+}
+
+#[test]
+fn kills_under_load_leave_no_stale_value_among_recovered_items() {
+    kill_under_load(6, Duration::from_millis(700), RECOVERED);
 }
 
 #[test]
 #[ignore = "takes ten minutes"]
 fn twenty_kills_in_ten_minutes_leave_no_stale_value() {
-    kill_under_load(20, Duration::from_secs(30));
+    kill_under_load(20, Duration::from_secs(30), &[]);
+}
+
+#[test]
+#[ignore = "takes ten minutes"]
+fn twenty_kills_in_ten_minutes_leave_no_stale_value_among_recovered_items() {
+    kill_under_load(20, Duration::from_secs(30), RECOVERED);
 }
