@@ -143,7 +143,11 @@ pub(crate) enum Mark {
 }
 
 impl Key {
-    fn mark<DB: DrawingBackend, C: Clone + 'static>(&self, at: C, size: u32) -> DynElement<'static, DB, C> {
+    pub(crate) fn mark<DB: DrawingBackend, C: Clone + 'static>(
+        &self,
+        at: C,
+        size: u32,
+    ) -> DynElement<'static, DB, C> {
         let style = self.look.colour.stroke_width(self.width);
         match self.mark {
             Some(Mark::Circle) => Circle::new(at, size, style).into_dyn(),

@@ -2,25 +2,26 @@
 //!
 //! The filters are checkboxes that a style sheet evaluates (`:has`), so the page needs no script.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::amount::shown;
 use super::finished::ReadError;
 use super::html::Html;
 use super::page;
-use crate::chart::{Chart, Line};
 
+mod front;
 mod maps;
 
 /// Rows in the table, at most.
 const ROWS_SHOWN: usize = 5000;
 /// Values of an axis that have a filter, at most.
 const FILTERED_VALUES: usize = 40;
-/// Series in the chart, at most.
-const SERIES: usize = 8;
+
+/// Names align with their heading, figures by their last digit.
+const STYLE: &str = ".rows .axis { text-align: left }\n";
 
 type Row = Map<String, Value>;
 
@@ -103,44 +104,22 @@ impl Sweep {
             maps::heat_map(&mut body, self, *figure);
         }
         if let (Some(figure), Some(cost)) = (figures.first(), COSTS.iter().find(|(path, _)| self.has(path))) {
-            self.front(&mut body, *figure, *cost)?;
+            front::fronts(&mut body, self, *figure, *cost)?;
         }
         let style = self.filters(&mut body);
         self.table(&mut body, &figures);
-        Ok(page::document(&title, &(style + maps::STYLE), &body.finish()))
+        Ok(page::document(&title, &(style + maps::STYLE + STYLE), &body.finish()))
     }
 
     fn has(&self, path: &str) -> bool {
         self.rows.iter().any(|row| number(row, path).is_some())
     }
 
-    /// All rows by cost and quality, and those that no other row beats in both.
-    fn front(
-        &self,
-        body: &mut Html,
-        figure: Figure,
-        (cost, cost_words): (&str, &'static str),
-    ) -> Result<(), Box<dyn std::error::Error>> {
-        let point = |row: &Row| Some((number(row, cost)?, number(row, figure.path)?));
-        let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-        let axis = self.axes.iter().find(|axis| axis.values.len() <= SERIES);
-        for row in &self.rows {
-            let name = axis.map_or_else(|| "all".to_owned(), |axis| text(row, &axis.name));
-            series.entry(name).or_default().extend(point(row));
-        }
-        let best = pareto(self.rows.iter().filter_map(point).collect(), figure.is_better_high);
-        let mut lines: Vec<Line> =
-            series.into_iter().map(|(name, points)| Line::marks(&name, points)).collect();
-        lines.push(Line::new("Pareto front", best));
-        let chart = Chart { title: "Pareto front".to_owned(), x: cost_words, y: figure.words, lines };
-        body.element("h2", "Pareto front").drawing(&chart.svg()?);
-        Ok(())
-    }
-
     /// Checkboxes for the values of the axes. Returns the style sheet that hides the rows of values that are not checked.
     fn filters(&self, body: &mut Html) -> String {
         let mut style = String::new();
         body.element("h2", "Rows");
+        body.markup("<p class=\"pale\">Clear a box to hide the rows with that value.</p>\n");
         for (number, axis) in
             self.axes.iter().enumerate().filter(|(_, axis)| axis.values.len() <= FILTERED_VALUES)
         {
@@ -159,9 +138,12 @@ impl Sweep {
         let costs = COSTS.iter().filter(|(path, _)| self.has(path));
         let columns: Vec<&str> =
             figures.iter().map(|figure| figure.path).chain(costs.map(|(path, _)| *path)).collect();
-        body.markup("<div class=\"scroll\"><table class=\"words\"><thead><tr>");
-        for name in self.axes.iter().map(|axis| axis.name.as_str()).chain(columns.iter().copied()) {
-            body.element("th", name);
+        body.markup("<div class=\"scroll\"><table class=\"rows\"><thead><tr>");
+        for axis in &self.axes {
+            body.markup("<th class=\"axis\">").text(&axis.name).markup("</th>");
+        }
+        for column in &columns {
+            body.element("th", column);
         }
         body.markup("</tr></thead><tbody>\n");
         for row in self.rows.iter().take(ROWS_SHOWN) {
@@ -171,10 +153,13 @@ impl Sweep {
                 self.axes.iter().enumerate().filter_map(|(number, axis)| Some(class(number, place(axis)?)));
             body.row_of_classes(&classes.collect::<Vec<_>>());
             for axis in &self.axes {
-                body.element("td", &text(row, &axis.name));
+                body.markup("<td class=\"axis\">").text(&text(row, &axis.name)).markup("</td>");
             }
             for column in &columns {
-                body.element("td", &number(row, column).map_or_else(String::new, words));
+                match number(row, column) {
+                    Some(value) => body.explained("td", &words(column, value), &value.to_string()),
+                    None => body.element("td", ""),
+                };
             }
             body.markup("</tr>\n");
         }
@@ -228,21 +213,16 @@ fn number(row: &Row, path: &str) -> Option<f64> {
     value.as_f64().or_else(|| value.get("value")?.as_f64())
 }
 
-fn words(number: f64) -> String {
-    if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number}") } else { format!("{number:.4}") }
-}
-
-/// The points that no other one beats: less cost is better, and more quality, or less.
-fn pareto(mut points: Vec<(f64, f64)>, is_better_high: bool) -> Vec<(f64, f64)> {
-    let quality = |point: &(f64, f64)| if is_better_high { point.1 } else { -point.1 };
-    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(quality(b).total_cmp(&quality(a))));
-    let mut best = f64::NEG_INFINITY;
-    points.retain(|point| {
-        let is_better = quality(point) > best;
-        best = best.max(quality(point));
-        is_better
-    });
-    points
+/// A figure as text in its column.
+fn words(column: &str, value: f64) -> String {
+    shown(
+        value,
+        match column {
+            "size_bytes" => "B",
+            _ if column.ends_with("ratio") => "ratio",
+            _ => "",
+        },
+    )
 }
 
 #[cfg(test)]
@@ -276,17 +256,10 @@ mod tests {
         let page = sweep(directory.path()).render().unwrap();
         assert_eq!(page.matches("type=\"checkbox\"").count(), 4, "seed and trace have one value: {page}");
         assert!(page.contains("body:has(#f0-1:not(:checked)) tr.f0-1"), "{page}");
-        assert!(page.contains("<tr class=\"f0-1 f1-0\"><td>sieve</td><td>1%</td><td>0.3750</td>"), "{page}");
+        assert!(page.contains("<tr class=\"f0-1 f1-0\"><td class=\"axis\">sieve</td><td class=\"axis\">1%</td><td title=\"0.375\">0.3750</td>"), "{page}");
         assert_eq!(page.matches("<svg").count(), 1);
         assert!(page.contains(">0.500</td>") && page.contains("hits, share of requests"), "{page}");
         assert!(!page.contains("<script"));
-    }
-
-    #[test]
-    fn front_has_the_rows_that_none_beats() {
-        let points = vec![(100.0, 0.25), (100.0, 0.375), (1000.0, 0.5), (1000.0, 0.4375), (2000.0, 0.4)];
-        assert_eq!(pareto(points.clone(), true), [(100.0, 0.375), (1000.0, 0.5)]);
-        assert_eq!(pareto(points, false), [(100.0, 0.25)]);
     }
 
     #[test]

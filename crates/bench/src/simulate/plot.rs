@@ -36,7 +36,7 @@ pub fn pictures(outcome: &Outcome) -> Result<Vec<Picture>, Box<dyn std::error::E
 type Ratio = (fn(&Row) -> Option<f64>, fn(&Interval) -> (f64, f64));
 
 /// Sizes with a label, far enough apart that labels do not overlap.
-fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
+pub(crate) fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
     /// Minimum distance of labels, as a share of the plot's width.
     const APART: f64 = 1.0 / 11.0;
     sizes.sort_by(f64::total_cmp);

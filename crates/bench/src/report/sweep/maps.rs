@@ -8,6 +8,7 @@ const VALUES: usize = 40;
 
 /// Backgrounds from the worst to the best value.
 pub(super) const STYLE: &str = "
+.map thead th:not(:first-child) { text-align: center; padding: .15em .6em }
 .map td { text-align: center; color: #000; padding: .3em .6em }
 .map td.h0 { background: #fde725 } .map td.h1 { background: #b5de2b } .map td.h2 { background: #6ece58 }
 .map td.h3 { background: #35b779 } .map td.h4 { background: #1f9e89; color: #fff } .map td.h5 { background: #26828e; color: #fff }
@@ -49,6 +50,7 @@ pub(super) fn heat_map(body: &mut Html, sweep: &Sweep, figure: Figure) {
     let others: Vec<&str> = others.map(|axis| axis.name.as_str()).collect();
     let over = if others.is_empty() { String::new() } else { format!(", mean over {}", others.join(", ")) };
     body.element("h2", &format!("{}, by {} and {}{over}", figure.words, down.name, across.name));
+    body.markup("<p class=\"pale\">Darker is better.</p>\n");
     body.markup("<div class=\"scroll\"><table class=\"map\"><thead><tr>").element("th", &down.name);
     for value in &across.values {
         body.element("th", value);
