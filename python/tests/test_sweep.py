@@ -46,6 +46,8 @@ def test_wrong_plans_and_engines_are_refused(tmp_path: Path) -> None:
         fw.sweep({"command": "simulat"}, tmp_path)
     with pytest.raises(fw.Error, match="must be None or 'ray'"):
         fw.sweep({"command": "simulate"}, tmp_path, engine="slurm")
+    with pytest.raises(fw.Error, match="jobs: not with engine='ray'"):
+        fw.sweep({"command": "simulate"}, tmp_path, engine="ray", jobs=2)
 
 
 def test_sweep_on_ray_equals_one_on_this_machine(trace_file: Path, tmp_path: Path) -> None:

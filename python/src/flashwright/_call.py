@@ -48,19 +48,21 @@ def call(
     stacklevel: int = 3,
 ) -> dict[str, Any]:
     """Run a command and return its JSON. Its warnings become Python warnings."""
-    bar = _bar(arguments[0]) if progress else None
+    shown = bar(arguments[0]) if progress else None
     try:
-        words, said = _native.call(arguments, bar.update if bar else None, list(policies))
+        words, said = _native.call(arguments, shown.update if shown else None, list(policies))
     finally:
-        if bar:
-            bar.close()
+        if shown:
+            shown.close()
     for warning in said:
         warnings.warn(warning, stacklevel=stacklevel)
     result: dict[str, Any] = json.loads(words)
     return result
 
 
-class _Bar:
+class Bar:
+    """A progress bar, drawn by tqdm."""
+
     def __init__(self, make: Callable[..., Any], name: str) -> None:
         self._make = make
         self._name = name
@@ -80,7 +82,7 @@ class _Bar:
             self._bar.close()
 
 
-def _bar(name: str) -> _Bar | None:
+def bar(name: str) -> Bar | None:
     """A progress bar if tqdm is installed."""
     try:
         with warnings.catch_warnings():
@@ -89,4 +91,4 @@ def _bar(name: str) -> _Bar | None:
             from tqdm.auto import tqdm
     except ImportError:
         return None
-    return _Bar(tqdm, name)
+    return Bar(tqdm, name)

@@ -11,6 +11,7 @@ from typing import Any, Union
 
 from . import _native
 from ._call import call, flags
+from ._ray import sweep_on_ray
 from ._result import Result, Table
 
 Plan = Union[str, "PathLike[str]", Mapping[str, Any]]
@@ -42,7 +43,8 @@ def sweep(
     jobs : int, optional
         Cells in progress at a time on this machine. The default is one per core.
     memory : int or str, optional
-        Bytes for all cells in progress on this machine, or with Ray for each cell.
+        Bytes for all cells in progress on this machine, or with Ray for each cell. With Ray the default is what the first cell
+        took, which runs alone.
 
     Returns
     -------
@@ -62,47 +64,13 @@ def sweep(
         if engine is None:
             result = Result(call([*arguments, *flags({"jobs": jobs, "memory": memory})]))
         elif engine == "ray":
-            result = _on_ray(arguments, address, memory)
+            if jobs is not None:
+                raise _native.Error("jobs: not with engine='ray', where each cell takes one of the cluster's CPUs")
+            result = sweep_on_ray(file, out, address=address, memory=memory)
         else:
             raise _native.Error(f"engine {engine!r}: must be None or 'ray'")
     with open(result["results"], encoding="utf-8") as lines:
         return Table([json.loads(line) for line in lines], result)
-
-
-def _on_ray(arguments: list[str], address: str | None, memory: int | str | None) -> Result:
-    try:
-        import ray
-    except ImportError:
-        raise _native.Error("engine='ray' needs Ray: pip install ray") from None
-    if isinstance(memory, str):
-        raise _native.Error(f"memory {memory!r}: with engine='ray' give a number of bytes")
-    cells = call([*arguments, "--dry-run"])["cells"]
-    pending = [number for number, cell in enumerate(cells) if not cell["done"]]
-    if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False, include_dashboard=False)
-    # A task whose node dies runs again. The plan travels as text: a temporary file of this machine may be absent elsewhere.
-    task = ray.remote(num_cpus=1, max_retries=5, **({} if memory is None else {"memory": memory}))(_cell)
-    with open(arguments[1], encoding="utf-8") as text:
-        content = text.read()
-    running = [task.remote(content, arguments[2:], number, os.getcwd()) for number in pending]
-    failures: list[str] = [failure for found in ray.get(running) for failure in found]
-    result = Result(call([*arguments, "--combine"]))
-    result.update(ran=len(pending) - len(failures), had_results=len(cells) - len(pending))
-    result["verdict"] = {"passed": not failures, "failures": failures}
-    return result
-
-
-def _cell(plan: str, arguments: list[str], number: int, directory: str) -> list[str]:
-    """Run one cell, in a worker, and return its failures."""
-    os.chdir(directory)
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
-        file.write(plan)
-        file.flush()
-        try:
-            result = Result(call(["sweep", file.name, *arguments, f"--cell={number}"], progress=False))
-        except _native.Error as error:
-            return [f"cell {number}: {error}"]
-        return result.failures
 
 
 def _toml(plan: Mapping[str, Any]) -> str:

@@ -18,15 +18,18 @@ impl Gauge {
         Self { before_bytes: kib_in("/proc/self/status", "VmRSS:").unwrap_or(0) << 10 }
     }
 
-    /// Cells like the one since the start that fit into `budget_bytes` beside each other, at least one.
-    pub fn jobs_within(&self, budget_bytes: Option<u64>) -> usize {
+    /// Bytes by which the process's memory has grown since the start, at its peak.
+    pub fn peak_bytes(&self) -> u64 {
         let peak_bytes = kib_in("/proc/self/status", "VmHWM:").unwrap_or(0) << 10;
-        let of_cell = peak_bytes.saturating_sub(self.before_bytes).max(1);
-        let available =
-            || kib_in("/proc/meminfo", "MemAvailable:").map(|kib| (kib << 10) * SHARE_PERCENT / 100);
-        let jobs = budget_bytes.or_else(available).map_or(u64::MAX, |budget| budget / of_cell);
-        usize::try_from(jobs).unwrap_or(usize::MAX).max(1)
+        peak_bytes.saturating_sub(self.before_bytes).max(1)
     }
+}
+
+/// Cells of `cell_bytes` that fit into `budget_bytes` beside each other, at least one.
+pub fn jobs_within(budget_bytes: Option<u64>, cell_bytes: u64) -> usize {
+    let available = || kib_in("/proc/meminfo", "MemAvailable:").map(|kib| (kib << 10) * SHARE_PERCENT / 100);
+    let jobs = budget_bytes.or_else(available).map_or(u64::MAX, |budget| budget / cell_bytes);
+    usize::try_from(jobs).unwrap_or(usize::MAX).max(1)
 }
 
 fn kib_in(file: &str, name: &str) -> Option<u64> {
@@ -42,8 +45,8 @@ mod tests {
     fn cells_with_more_memory_than_the_budget_run_one_at_a_time() {
         let gauge = Gauge::start();
         let held = vec![1_u8; 64 << 20];
-        assert_eq!(gauge.jobs_within(Some(48 << 20)), 1);
-        assert!(gauge.jobs_within(Some(u64::MAX)) > 1);
+        assert_eq!(jobs_within(Some(48 << 20), gauge.peak_bytes()), 1);
+        assert!(jobs_within(Some(u64::MAX), gauge.peak_bytes()) > 1);
         assert_eq!(held.len(), 64 << 20);
     }
 }

@@ -8,7 +8,7 @@ mod shards;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bench::bar::{Bar, Unit};
@@ -20,7 +20,7 @@ use crate::call::Call;
 use crate::output::{Common, Finding, name_of};
 use crate::quantity;
 use memory::Gauge;
-use plan::Plan;
+use plan::{Cell, Plan};
 use results::{Keyed, Results};
 
 /// Time until an interrupt reaches the cells in progress.
@@ -49,6 +49,9 @@ pub struct Arguments {
     /// Memory for all cells in progress; the first cell runs alone and is measured [default: 80% of the available memory]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     memory: Option<u64>,
+    /// Run the cells on a Ray cluster (only in the `flashwright` of the Python module)
+    #[arg(long, value_name = "ray[:ADDRESS]")]
+    engine: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -61,27 +64,30 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn swept(arguments: &Arguments) -> Result<Finding, String> {
+    if let Some(engine) = &arguments.engine {
+        return Err(format!(
+            "--engine {engine}: only the `flashwright` of the Python module runs cells on Ray; install it by `pip install './python[ray]'`"
+        ));
+    }
     let plan = Plan::read(&arguments.plan)?;
-    let cells = plan.cells()?;
-    for (number, cell) in cells.iter().enumerate() {
-        crate::check_arguments(cell.arguments()).map_err(|error| format!("cell {number}: {error}"))?;
+    let count = plan.count();
+    if let Some(number) = arguments.cell.filter(|number| *number >= count) {
+        return Err(format!("--cell {number}: the plan has {count} cells, numbered from 0"));
+    }
+    // A cell alone does not check the others: a sweep of N calls would check N * N.
+    let numbers = arguments.cell.map_or(0..count, |number| number..number + 1);
+    let cells = numbers.map(|number| plan.cell(number)).collect::<Result<Vec<_>, _>>()?;
+    for cell in &cells {
+        crate::check_arguments(cell.arguments()).map_err(|error| format!("cell {}: {error}", cell.number))?;
     }
     let cells = results::keyed(&plan, cells)?;
-    if let Some(number) = arguments.cell.filter(|number| *number >= cells.len()) {
-        return Err(format!("--cell {number}: the plan has {} cells, numbered from 0", cells.len()));
-    }
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let results = Results::open(&arguments.out)?;
     if arguments.dry_run {
         return Ok(listed(&cells, &results));
     }
-    let wanted: Vec<usize> = match (arguments.cell, arguments.combine) {
-        (Some(number), _) => vec![number],
-        (None, true) => Vec::new(),
-        (None, false) => (0..cells.len()).collect(),
-    };
-    let pending: Vec<usize> =
-        wanted.iter().copied().filter(|number| !results.is_done(&cells[*number].key)).collect();
+    let wanted = if arguments.combine { 0..0 } else { 0..cells.len() };
+    let pending: Vec<usize> = wanted.clone().filter(|place| !results.is_done(&cells[*place].key)).collect();
     let stop = arguments.common.new_stop();
     arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let run = Run {
@@ -92,6 +98,7 @@ fn swept(arguments: &Arguments) -> Result<Finding, String> {
         bar: Bar::new(Unit::Steps, arguments.common.quiet),
         total: pending.len(),
         done: AtomicUsize::new(0),
+        memory: OnceLock::new(),
         running: Mutex::default(),
         failures: Mutex::default(),
     };
@@ -104,7 +111,8 @@ fn swept(arguments: &Arguments) -> Result<Finding, String> {
     if stop.is_set() {
         failures.push("interrupted: run the command again to continue".to_owned());
     }
-    let mut result = json!({ "cells": cells.len(), "ran": done, "had_results": had });
+    let memory = run.memory.get();
+    let mut result = json!({ "cells": count, "ran": done, "had_results": had, "cell_memory_bytes": memory });
     let mut text = format!("{done} cells ran, {had} had results, {failed} failed\n");
     if arguments.cell.is_none() {
         let (file, rows) = results.combine(&plan, &cells)?;
@@ -117,13 +125,13 @@ fn swept(arguments: &Arguments) -> Result<Finding, String> {
 
 /// The cells, whether each has a result, and an estimate of the time.
 fn listed(cells: &[Keyed], results: &Results) -> Finding {
-    let line = |(number, keyed): (usize, &Keyed)| {
+    let line = |keyed: &Keyed| {
         let words: Vec<String> =
             keyed.cell.arguments().iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         let state = if results.is_done(&keyed.key) { "done   " } else { "pending" };
-        format!("{number:>6} {state} {}\n", words.join(" "))
+        format!("{:>6} {state} {}\n", keyed.cell.number, words.join(" "))
     };
-    let mut text: String = cells.iter().enumerate().map(line).collect();
+    let mut text: String = cells.iter().map(line).collect();
     let pending = cells.iter().filter(|keyed| !results.is_done(&keyed.key)).count();
     let seconds = results.mean_seconds(cells).map(|mean| mean * pending as f64);
     let estimate = seconds.map_or_else(String::new, |seconds| {
@@ -147,6 +155,8 @@ struct Run<'a> {
     bar: Bar,
     total: usize,
     done: AtomicUsize,
+    /// Memory of the first cell.
+    memory: OnceLock<u64>,
     /// The calls in progress.
     running: Mutex<Vec<Call>>,
     /// Number of the cell, and the message.
@@ -183,16 +193,17 @@ impl Run<'_> {
         let Some((first, others)) = pending.split_first() else { return };
         let gauge = Gauge::start();
         self.one(*first);
+        let cell_bytes = *self.memory.get_or_init(|| gauge.peak_bytes());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let most = arguments.jobs.map_or(cores, |jobs| jobs as usize);
-        let jobs = gauge.jobs_within(arguments.memory).min(most).min(others.len().max(1));
+        let jobs = memory::jobs_within(arguments.memory, cell_bytes).min(most).min(others.len().max(1));
         let next = AtomicUsize::new(0);
         let work = || {
-            while let Some(number) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(place) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if self.stop.is_set() {
                     return;
                 }
-                self.one(*number);
+                self.one(*place);
             }
         };
         std::thread::scope(|scope| {
@@ -206,12 +217,12 @@ impl Run<'_> {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the duration of a cell is only printed")]
-    fn one(&self, number: usize) {
-        let keyed = &self.cells[number];
+    fn one(&self, place: usize) {
+        let keyed = &self.cells[place];
         let started = Instant::now();
         let call = match self.results.figures_flag(keyed) {
             Ok(figures) => Call::new(keyed.cell.arguments().into_iter().chain(figures)),
-            Err(error) => return self.fail(number, &error),
+            Err(error) => return self.fail(&keyed.cell, &error),
         };
         self.running.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.run()));
@@ -225,7 +236,7 @@ impl Run<'_> {
         let stored =
             result.and_then(|result| self.results.store(keyed, &result, started.elapsed().as_secs_f64()));
         if let Err(error) = stored {
-            self.fail(number, &error);
+            self.fail(&keyed.cell, &error);
         } else {
             let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
             self.common.set_progress(done as u64, Some(self.total as u64));
@@ -233,8 +244,9 @@ impl Run<'_> {
         }
     }
 
-    fn fail(&self, number: usize, error: &str) {
-        let values = Value::Object(self.cells[number].cell.values.clone());
+    fn fail(&self, cell: &Cell, error: &str) {
+        let number = cell.number;
+        let values = Value::Object(cell.values.clone());
         let message = format!("cell {number} {values}: {error}");
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push((number, message));
     }

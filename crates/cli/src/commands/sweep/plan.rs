@@ -59,6 +59,8 @@ pub struct Plan {
 /// One combination of values.
 #[derive(Debug)]
 pub struct Cell {
+    /// From 0, the last axis varying fastest. Axes are in alphabetical order.
+    pub number: usize,
     /// The values of the axes, by name.
     pub values: Map<String, Value>,
     /// The file or name that the command takes without a flag.
@@ -116,21 +118,20 @@ impl Plan {
         if !names.iter().any(|name| name.as_str() == argument) {
             return Err(format!("{argument}: is missing in [axes] and in [fixed]: `{name}` needs it"));
         }
-        let sizes = self.axes.iter().map(|(_, values)| values.len());
-        let cells = sizes.fold(1_usize, usize::saturating_mul);
+        let cells = self.count();
         if cells > MOST_CELLS {
             return Err(format!("the axes have {cells} combinations; at most {MOST_CELLS} are supported"));
         }
         Ok(())
     }
 
-    /// All combinations, the last axis varying fastest. Axes are in alphabetical order.
-    pub fn cells(&self) -> Result<Vec<Cell>, String> {
-        let count: usize = self.axes.iter().map(|(_, values)| values.len()).product();
-        (0..count).map(|number| self.cell(number)).collect()
+    /// Number of combinations.
+    pub fn count(&self) -> usize {
+        self.axes.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul)
     }
 
-    fn cell(&self, number: usize) -> Result<Cell, String> {
+    /// A combination.
+    pub fn cell(&self, number: usize) -> Result<Cell, String> {
         let mut rest = number;
         let mut chosen: Vec<(&str, &toml::Value)> = Vec::new();
         for (name, values) in self.axes.iter().rev() {
@@ -152,7 +153,7 @@ impl Plan {
         if self.command.is_threaded && !flags.iter().any(|flag| flag.starts_with("--threads")) {
             flags.push("--threads=1".to_owned());
         }
-        Ok(Cell { values, argument, flags, command: self.command })
+        Ok(Cell { number, values, argument, flags, command: self.command })
     }
 }
 
@@ -228,7 +229,7 @@ mod tests {
             "command = \"simulate\"\n[fixed]\ntrace = \"a.csv\"\nignore_size = true\n[axes]\npolicy = [\"lru\", [\"fifo\", \"sieve\"]]\nsize = [\"1%\", 100]",
         )
         .unwrap();
-        let cells: Vec<String> = plan.cells().unwrap().iter().map(words).collect();
+        let cells: Vec<String> = (0..plan.count()).map(|number| words(&plan.cell(number).unwrap())).collect();
         let prefix = "flashwright simulate a.csv --ignore-size";
         let expected = ["lru --size=1%", "lru --size=100", "fifo,sieve --size=1%", "fifo,sieve --size=100"];
         assert_eq!(cells, expected.map(|rest| format!("{prefix} --policy={rest} --threads=1")));
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn dotted_axis_overrides_a_config_key() {
         let text = "command = \"bench\"\n[axes]\nconfig = [\"c.json\"]\n\"cache_config.cacheSizeMB\" = [64]\nset = [[\"a=1\", \"b=2\"]]";
-        let cells = Plan::parse(text).unwrap().cells().unwrap();
+        let cells = [Plan::parse(text).unwrap().cell(0).unwrap()];
         assert_eq!(
             words(&cells[0]),
             "flashwright bench c.json --set=cache_config.cacheSizeMB=64 --set=a=1 --set=b=2"

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -65,8 +66,10 @@ impl Results {
         });
         let mut text = stored.to_string();
         text.push('\n');
-        // Two processes may run the same cell: each writes a file of its own, and both results are equal.
-        let part = self.directory.join(format!("cells/.{}.{}.part", keyed.key, std::process::id()));
+        // Two processes may run the same cell: each writes a file of its own, and both results are equal. Process numbers are
+        // equal in containers that share the directory.
+        let random = RandomState::new().build_hasher().finish();
+        let part = self.directory.join(format!("cells/.{}.{random:016x}.part", keyed.key));
         write_file(&part, text.as_bytes()).map_err(|error| error.to_string())?;
         let file = self.cell_file(&keyed.key);
         match std::fs::rename(&part, &file) {
