@@ -4,11 +4,12 @@
 //! holds, takes up the snapshot of a clean close, and marks the store open before anything else is written; so a crash from
 //! then on leaves a store that reopens empty, in a new generation. Closing writes a snapshot and marks the store clean.
 
+mod close;
 mod journals;
 
 use std::sync::Arc;
 
-use device::{Clock, Device, IoError, SliceDevice};
+use device::{Clock, Device, SliceDevice};
 use parking_lot::Mutex;
 
 use super::journal::Chain;
@@ -17,8 +18,8 @@ use super::region::{self, RegionConfig, RegionStore, StoreId};
 use super::small::SmallEngine;
 use super::soc::{self, Soc, SocConfig};
 use super::superblock::{
-    Layout, LayoutConfig, Placed, Recognised, Section, SnapshotError, SnapshotWriter, State, Superblock,
-    read_snapshot, recognise,
+    Layout, LayoutConfig, Placed, Recognised, Section, SnapshotError, State, Superblock, read_snapshot,
+    recognise,
 };
 use super::tier::Pair;
 use super::{HashFilter, Waiting};
@@ -546,72 +547,4 @@ fn taken(sections: &mut Vec<Section>, name: &str) -> Option<Section> {
 fn taken_clock(sections: &mut Vec<Section>) -> Option<u32> {
     let section = taken(sections, CLOCK_SECTION)?;
     Some(u32::from_le_bytes(section.payload.as_slice().try_into().ok()?))
-}
-
-impl Pair {
-    /// Waits until the journals have all removals before the call.
-    pub(crate) fn acknowledge(&self) {
-        self.soc.iter().for_each(SmallEngine::acknowledge);
-        self.regions.iter().for_each(RegionStore::acknowledge);
-    }
-
-    /// Writes out what waits.
-    pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
-        if let Some(regions) = &self.regions {
-            regions.drain(waiting).await;
-        }
-        if let Some(soc) = &self.soc {
-            soc.drain(waiting, now_seconds).await;
-        }
-    }
-
-    /// Unix second at which the cache is to be cleared.
-    pub(crate) fn clear_time(&self) -> Option<u32> {
-        u32::try_from(self.home.superblock.lock().clear_at_seconds).ok().filter(|seconds| *seconds > 0)
-    }
-
-    /// Stores the time at which the cache is to be cleared. Two calls must not overlap.
-    pub(crate) async fn set_clear_time(&self, time: Option<u32>, waiting: Waiting) -> Result<(), IoError> {
-        let changed = {
-            let mut superblock = self.home.superblock.lock();
-            superblock.clear_at_seconds = time.unwrap_or(0).into();
-            *superblock
-        };
-        match changed.state {
-            State::Open => changed.rewrite(&*self.home.metadata, waiting).await,
-            // The cache was closed.
-            State::Clean(_) => Ok(()),
-        }
-    }
-
-    /// Writes out what waits, then what a restart needs, then that the store is closed.
-    pub(crate) async fn close(&self, now_seconds: u32, waiting: Waiting) -> Result<(), CacheError> {
-        self.drain(waiting, now_seconds).await;
-        let home = &self.home;
-        let mut superblock = *home.superblock.lock();
-        let mut writer =
-            SnapshotWriter::new(&*home.metadata, &superblock.layout, superblock.next_mark(), waiting);
-        if let Some(soc) = &self.soc {
-            writer.section(SOC_SECTION, soc.snapshot_bytes(), soc.snapshot()).await?;
-        }
-        if let Some(regions) = &self.regions {
-            let kept_bytes = CLOCK_SECTION_BYTES + regions.journal_section_bytes();
-            let room_bytes = writer.room_bytes(REGIONS_SECTION).saturating_sub(kept_bytes);
-            let snapshot = regions.snapshot_within(room_bytes);
-            writer.section(REGIONS_SECTION, snapshot.bytes(), snapshot.pieces()).await?;
-            // Last, so that it has the removals of the snapshot.
-            if let Some(position) = regions.journal_position() {
-                writer.section(REGIONS_JOURNAL_SECTION, position.len() as u64, [position]).await?;
-            }
-        }
-        // An area that an earlier version divided may be full.
-        if writer.room_bytes(CLOCK_SECTION) >= 4 {
-            writer.section(CLOCK_SECTION, 4, [now_seconds.to_le_bytes()]).await?;
-        }
-        let place = writer.finish().await?;
-        let marked = superblock.mark_clean(place, &*home.metadata, waiting).await;
-        marked.map_err(|source| CacheError::Device { context: "marking the cache closed", source })?;
-        *home.superblock.lock() = superblock;
-        Ok(())
-    }
 }
