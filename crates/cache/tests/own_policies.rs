@@ -29,14 +29,12 @@ impl Eviction for Lifo {
     fn insert(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
         self.0.push(slot);
     }
-    fn hit(&mut self, _slot: Slot, _now_seconds: u32) {}
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
         self.0.pop()
     }
     fn remove(&mut self, slot: Slot) {
         self.0.retain(|held| *held != slot);
     }
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
     fn len(&self) -> usize {
         self.0.len()
     }

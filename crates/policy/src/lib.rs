@@ -49,7 +49,9 @@ pub trait Eviction: Send {
     }
 
     /// The entry in `slot` was used. [`hit_rule`](Self::hit_rule) defines the hits to report.
-    fn hit(&mut self, slot: Slot, now_seconds: u32);
+    fn hit(&mut self, slot: Slot, now_seconds: u32) {
+        let _ = (slot, now_seconds);
+    }
 
     /// Selects the next victim and removes it.
     fn evict(&mut self, now_seconds: u32) -> Option<Slot>;
@@ -63,7 +65,9 @@ pub trait Eviction: Send {
     }
 
     /// Sets the total weight of entries; segments are shares of it.
-    fn set_capacity(&mut self, capacity_weight: u64);
+    fn set_capacity(&mut self, capacity_weight: u64) {
+        let _ = capacity_weight;
+    }
 
     /// Number of entries.
     fn len(&self) -> usize;

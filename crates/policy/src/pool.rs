@@ -91,6 +91,25 @@ impl Pool {
     }
 }
 
+/// The methods of [`Eviction`](crate::Eviction) that are the same for all policies that draw victims from a field `pool`.
+macro_rules! pool_methods {
+    () => {
+        fn len(&self) -> usize {
+            self.pool.len()
+        }
+
+        fn oldest(&self) -> Option<Slot> {
+            self.pool.first()
+        }
+
+        /// The sample is not drawn yet.
+        fn likely_victim(&self) -> Option<Slot> {
+            None
+        }
+    };
+}
+pub(crate) use pool_methods;
+
 #[cfg(test)]
 mod tests {
     use super::*;

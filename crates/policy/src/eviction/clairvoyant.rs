@@ -125,8 +125,6 @@ impl Eviction for Clairvoyant {
         self.leave(slot);
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.len
     }

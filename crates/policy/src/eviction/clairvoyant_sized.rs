@@ -120,8 +120,6 @@ impl Eviction for ClairvoyantSized {
         self.place[slot.0 as usize] = GONE;
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.held.len()
     }

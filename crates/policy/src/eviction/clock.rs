@@ -63,8 +63,6 @@ impl Eviction for Clock {
         self.queue.push_front(&mut self.nodes, slot);
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.queue.len()
     }

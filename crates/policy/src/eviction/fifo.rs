@@ -23,8 +23,6 @@ impl Eviction for Fifo {
         self.queue.push_front(&mut self.nodes, slot);
     }
 
-    fn hit(&mut self, _slot: Slot, _now_seconds: u32) {}
-
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
         self.queue.pop_back(&mut self.nodes)
     }
@@ -32,8 +30,6 @@ impl Eviction for Fifo {
     fn remove(&mut self, slot: Slot) {
         self.queue.unlink(&mut self.nodes, slot);
     }
-
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
 
     fn len(&self) -> usize {
         self.queue.len()

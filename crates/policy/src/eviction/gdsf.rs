@@ -167,8 +167,6 @@ impl Eviction for Gdsf {
         self.hit(slot, now_seconds);
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.len
     }

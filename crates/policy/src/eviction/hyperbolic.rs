@@ -6,7 +6,7 @@
 //! paper's size-aware variant is not implemented.
 
 use crate::lehmer::Lehmer64;
-use crate::pool::Pool;
+use crate::pool::{Pool, pool_methods};
 use crate::requests::RequestClock;
 use crate::{Entry, Eviction, HitRule, Slot};
 
@@ -95,20 +95,7 @@ impl Eviction for Hyperbolic {
         self.pool.restore(slot);
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
-    fn len(&self) -> usize {
-        self.pool.len()
-    }
-
-    fn oldest(&self) -> Option<Slot> {
-        self.pool.first()
-    }
-
-    /// The sample is not drawn yet.
-    fn likely_victim(&self) -> Option<Slot> {
-        None
-    }
+    pool_methods!();
 
     fn hit_rule(&self) -> HitRule {
         HitRule::Every

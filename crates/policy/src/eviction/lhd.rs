@@ -10,7 +10,7 @@
 //! and a unit of age of 1024 requests that is adapted twice, after 6 and 26 periods.
 
 use crate::lehmer::Lehmer64;
-use crate::pool::Pool;
+use crate::pool::{Pool, pool_methods};
 use crate::{Entry, Eviction, HitRule, Slot};
 
 mod model;
@@ -186,18 +186,7 @@ impl Eviction for Lhd {
         self.spend(spent);
     }
 
-    fn len(&self) -> usize {
-        self.pool.len()
-    }
-
-    fn oldest(&self) -> Option<Slot> {
-        self.pool.first()
-    }
-
-    /// The sample is not drawn yet.
-    fn likely_victim(&self) -> Option<Slot> {
-        None
-    }
+    pool_methods!();
 
     fn hit_rule(&self) -> HitRule {
         HitRule::Every

@@ -114,8 +114,6 @@ impl Eviction for Lru {
         self.settle_insertion_point();
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.main.len() + self.tail.len()
     }

@@ -116,8 +116,6 @@ impl Eviction for Lru2q {
         self.enter(queue, slot, entry.weight, now_seconds);
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.queues.len()
     }

@@ -75,8 +75,6 @@ impl Eviction for LruK {
         self.again.insert((self.requests, slot));
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.once.len() + self.again.len()
     }

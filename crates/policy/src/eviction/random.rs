@@ -3,7 +3,7 @@
 //! Belady: "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966, class 1.
 
 use crate::lehmer::Lehmer64;
-use crate::pool::Pool;
+use crate::pool::{Pool, pool_methods};
 use crate::{Entry, Eviction, HitRule, Slot};
 
 /// The entries and the generator.
@@ -25,8 +25,6 @@ impl Eviction for Random {
         self.pool.insert(slot);
     }
 
-    fn hit(&mut self, _slot: Slot, _now_seconds: u32) {}
-
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
         let victim = self.pool.draw(&mut self.random)?;
         self.pool.remove(victim);
@@ -41,20 +39,7 @@ impl Eviction for Random {
         self.pool.restore(slot);
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
-    fn len(&self) -> usize {
-        self.pool.len()
-    }
-
-    fn oldest(&self) -> Option<Slot> {
-        self.pool.first()
-    }
-
-    /// Any entry is as likely as any other.
-    fn likely_victim(&self) -> Option<Slot> {
-        None
-    }
+    pool_methods!();
 
     fn hit_rule(&self) -> HitRule {
         HitRule::Ignore

@@ -74,8 +74,6 @@ impl Eviction for Sieve {
         self.queue.push_front(&mut self.nodes, slot);
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.queue.len()
     }

@@ -106,8 +106,6 @@ impl Eviction for TinyLfu {
         self.hit(slot, now_seconds);
     }
 
-    fn set_capacity(&mut self, _capacity_weight: u64) {}
-
     fn len(&self) -> usize {
         self.queues.len()
     }

@@ -217,7 +217,6 @@ impl Eviction for Broken {
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.inner.insert(slot, entry, now_seconds);
     }
-    fn hit(&mut self, _: Slot, _: u32) {}
     fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
         let victim = self.inner.evict(now_seconds)?;
         let invented = Slot(victim.0 + 1000);
@@ -226,7 +225,6 @@ impl Eviction for Broken {
     fn remove(&mut self, slot: Slot) {
         self.inner.remove(slot);
     }
-    fn set_capacity(&mut self, _: u64) {}
     fn len(&self) -> usize {
         self.inner.len()
     }

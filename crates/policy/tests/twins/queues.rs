@@ -79,14 +79,12 @@ impl Eviction for Fifo {
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.queue.insert(0, Item::new(slot, entry, now_seconds));
     }
-    fn hit(&mut self, _: Slot, _: u32) {}
     fn evict(&mut self, _: u32) -> Option<Slot> {
         self.queue.pop().map(|item| item.slot)
     }
     fn remove(&mut self, slot: Slot) {
         take(&mut self.queue, slot).unwrap();
     }
-    fn set_capacity(&mut self, _: u64) {}
     plain_counts!(queue);
     fn hit_rule(&self) -> HitRule {
         HitRule::Ignore
@@ -139,7 +137,6 @@ impl Eviction for Lru {
         self.queue.insert(0, Item::new(slot, entry, now_seconds));
         self.settle();
     }
-    fn set_capacity(&mut self, _: u64) {}
     plain_counts!(queue);
     fn hit_rule(&self) -> HitRule {
         self.refreshing.rule()
@@ -212,7 +209,6 @@ impl Eviction for Lru2q {
         queue.insert(0, Item::new(slot, entry, now_seconds));
         self.settle();
     }
-    fn set_capacity(&mut self, _: u64) {}
     plain_counts!(cold, hot, warm);
     fn hit_rule(&self) -> HitRule {
         self.refreshing.rule()
@@ -330,7 +326,6 @@ impl Eviction for Sieve {
         self.visited.set(slot, 0);
         self.queue.insert(0, Item::new(slot, entry, now_seconds));
     }
-    fn hit(&mut self, _: Slot, _: u32) {}
     fn evict(&mut self, _: u32) -> Option<Slot> {
         if self.queue.is_empty() {
             return None;
@@ -358,7 +353,6 @@ impl Eviction for Sieve {
         self.insert(slot, entry, now_seconds);
         self.visited.set(slot, 1);
     }
-    fn set_capacity(&mut self, _: u64) {}
     plain_counts!(queue);
     fn hit_rule(&self) -> HitRule {
         HitRule::Mark { marks: Arc::clone(&self.visited) as _, at_most: 1 }
@@ -471,7 +465,6 @@ impl Eviction for S3Fifo {
     fn had_ghost(&self) -> bool {
         self.announced_had_ghost
     }
-    fn hit(&mut self, _: Slot, _: u32) {}
     fn evict(&mut self, _: u32) -> Option<Slot> {
         self.has_evicted = true;
         if weight(&self.main) > self.main_share() || self.small.is_empty() {

@@ -62,7 +62,6 @@ impl Eviction for Gdsf {
         self.insert(slot, entry, now_seconds);
         self.hit(slot, now_seconds);
     }
-    fn set_capacity(&mut self, _: u64) {}
     fn len(&self) -> usize {
         self.entries.len()
     }

@@ -89,7 +89,6 @@ impl Eviction for TinyLfu {
         self.insert(slot, entry, now_seconds);
         self.hit(slot, now_seconds);
     }
-    fn set_capacity(&mut self, _: u64) {}
     plain_counts!(tiny, main);
     fn hit_rule(&self) -> HitRule {
         self.refreshing.rule()

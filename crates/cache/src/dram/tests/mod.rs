@@ -48,8 +48,6 @@ impl Eviction for Queue {
         self.slots.remove(at);
     }
 
-    fn set_capacity(&mut self, _: u64) {}
-
     fn len(&self) -> usize {
         self.slots.len()
     }
