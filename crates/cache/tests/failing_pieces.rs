@@ -7,10 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::wrap::{FaultDevice, Faults};
-use device::{
-    Completion, Counters, Device, ErrorKind, Geometry, IoError, MemoryDevice, Outcome, PlacementHandle,
-    Request,
-};
+use device::{Completion, Device, ErrorKind, IoError, MemoryDevice, Request};
 use flashwright_cache::{
     Cache, FlashConfig, InsertOptions, Inserted, Layer, LogOptions, Refusal, SmallItems,
 };
@@ -28,9 +25,7 @@ struct FirstWriteFails {
 }
 
 impl Device for FirstWriteFails {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    device::forward_device!(inner: geometry, execute, counters, allocate_handle);
 
     fn submit(&self, request: Request, completion: Completion) {
         if let Request::Write { offset, .. } = &request
@@ -40,18 +35,6 @@ impl Device for FirstWriteFails {
             return completion.complete(Err(IoError::new(ErrorKind::Medium, "the first write here")));
         }
         self.inner.submit(request, completion);
-    }
-
-    fn execute(&self, request: Request) -> Outcome {
-        self.inner.execute(request)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.inner.allocate_handle(consumer)
     }
 }
 

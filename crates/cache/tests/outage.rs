@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use device::wrap::{FaultDevice, Faults};
-use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, MemoryDevice, Outcome, Request};
+use device::{Completion, Device, ErrorKind, IoError, MemoryDevice, Outcome, Request};
 use flashwright_cache::stats::FlashHealth;
 use flashwright_cache::{Cache, FlashConfig, InsertOptions};
 
@@ -19,9 +19,7 @@ struct FullDisk {
 }
 
 impl Device for FullDisk {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    device::forward_device!(inner: geometry, counters);
 
     fn submit(&self, request: Request, completion: Completion) {
         completion.complete(self.execute(request));
@@ -32,10 +30,6 @@ impl Device for FullDisk {
             return Err(IoError::new(ErrorKind::NoSpace, "No space left on device"));
         }
         self.inner.execute(request)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use crate::io_paths::{IoPaths, Open};
 use crate::nvme::wear::MediaProbe;
 use crate::placement::HandleAllocator;
-use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
+use crate::{Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request};
 pub use claim::holder_of_block_device;
 pub(crate) use loops::file_behind_block_device;
 pub use loops::loop_device_upon;
@@ -102,6 +102,8 @@ impl FileDevice {
 }
 
 impl Device for FileDevice {
+    crate::forward_device!(paths: submit, absorb);
+
     fn geometry(&self) -> Geometry {
         self.paths.open().geometry()
     }
@@ -112,10 +114,6 @@ impl Device for FileDevice {
         let bytes = present_bytes - present_bytes % u64::from(open.geometry().block_bytes);
         open.set_capacity(bytes);
         Ok(bytes)
-    }
-
-    fn submit(&self, request: Request, completion: Completion) {
-        self.paths.submit(request, completion);
     }
 
     fn engine(&self) -> Option<Engine> {
@@ -130,10 +128,6 @@ impl Device for FileDevice {
             }
             _ => self.paths.execute(request),
         }
-    }
-
-    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
-        self.paths.absorb(offset, data)
     }
 
     fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {

@@ -4,9 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::tally::Tally;
-use crate::{
-    Completion, Counters, Device, Engine, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request,
-};
+use crate::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request};
 
 /// A range of another device. Offsets are relative to its start, and bytes outside are not accessible.
 pub struct SliceDevice {
@@ -55,6 +53,8 @@ impl SliceDevice {
 }
 
 impl Device for SliceDevice {
+    crate::forward_device!(whole: trims_to_zeros, engine);
+
     fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -65,10 +65,6 @@ impl Device for SliceDevice {
             Ok(request) => self.whole.submit(request, completion),
             Err(error) => completion.complete(Err(error)),
         }
-    }
-
-    fn engine(&self) -> Option<Engine> {
-        self.whole.engine()
     }
 
     fn execute(&self, request: Request) -> Outcome {
@@ -82,10 +78,6 @@ impl Device for SliceDevice {
         let start = self.start_bytes;
         let hole = self.whole.hole_in(start + range.start..start + range.end)?;
         Some(hole.start - start..hole.end - start)
-    }
-
-    fn trims_to_zeros(&self) -> bool {
-        self.whole.trims_to_zeros()
     }
 
     /// Traffic of the slice. Its share of the media writes is unknown.

@@ -13,8 +13,8 @@ use flashwright_device::wrap::{
     ThrottleDevice,
 };
 use flashwright_device::{
-    Completion, Counters, Device, FileDevice, Geometry, MemoryDevice, Request, RequestKind, SimulatedDevice,
-    Simulation, SliceDevice, StripeDevice, SystemClock, conformance,
+    Completion, Device, FileDevice, MemoryDevice, Request, RequestKind, SimulatedDevice, Simulation,
+    SliceDevice, StripeDevice, SystemClock, conformance,
 };
 
 const CAPACITY_BYTES: u64 = 32 << 20;
@@ -179,20 +179,10 @@ fn suite_detects_false_holes() {
 struct FalseHoles(Arc<dyn Device>);
 
 impl Device for FalseHoles {
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
-    }
-
-    fn submit(&self, request: Request, completion: Completion) {
-        self.0.submit(request, completion);
-    }
+    flashwright_device::forward_device!(0: geometry, submit, counters);
 
     fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
         (!range.is_empty()).then_some(range)
-    }
-
-    fn counters(&self) -> Counters {
-        self.0.counters()
     }
 }
 
@@ -203,16 +193,10 @@ struct Misbehaving {
 }
 
 impl Device for Misbehaving {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    flashwright_device::forward_device!(inner: geometry, counters);
 
     fn submit(&self, request: Request, completion: Completion) {
         self.inner.submit((self.misbehave)(request), completion);
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
     }
 }
 

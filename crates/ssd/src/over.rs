@@ -129,6 +129,8 @@ fn fill(ftl: &mut Ftl, device: &dyn Device, until: u64, page_bytes: u64) {
 }
 
 impl Device for DriveOver {
+    device::forward_device!(inner: hole_in, trims_to_zeros);
+
     fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -154,14 +156,6 @@ impl Device for DriveOver {
         let outcome = self.inner.execute(request);
         self.timer.wait_until(end_ns);
         outcome
-    }
-
-    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
-        self.inner.hole_in(range)
-    }
-
-    fn trims_to_zeros(&self) -> bool {
-        self.inner.trims_to_zeros()
     }
 
     /// The underlying device's own counters, and the media writes of the modelled drive.

@@ -13,12 +13,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_task::Runnable;
-use device::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
+use device::{Completion, Device, Request};
 use parking_lot::{Condvar, Mutex};
 
 use super::absorbing::WriteAbsorber;
@@ -190,13 +189,7 @@ impl TaskDevice {
 }
 
 impl Device for TaskDevice {
-    fn geometry(&self) -> Geometry {
-        self.device.geometry()
-    }
-
-    fn refresh_capacity(&self, limit_bytes: u64) -> Result<u64, IoError> {
-        self.device.refresh_capacity(limit_bytes)
-    }
+    device::forward_device!(device: geometry, execute, absorb, hole_in, trims_to_zeros, counters, allocate_handle, refresh_capacity);
 
     fn submit(&self, request: Request, completion: Completion) {
         self.absorber.count(&request);
@@ -208,30 +201,6 @@ impl Device for TaskDevice {
         self.device
             .submit(request, Completion::new(move |outcome| run_with_woken(|| completion.complete(outcome))));
     }
-
-    fn execute(&self, request: Request) -> Outcome {
-        self.device.execute(request)
-    }
-
-    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
-        self.device.absorb(offset, data)
-    }
-
-    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
-        self.device.hole_in(range)
-    }
-
-    fn trims_to_zeros(&self) -> bool {
-        self.device.trims_to_zeros()
-    }
-
-    fn counters(&self) -> Counters {
-        self.device.counters()
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.device.allocate_handle(consumer)
-    }
 }
 
 #[cfg(test)]
@@ -240,7 +209,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::thread::ThreadId;
 
-    use device::{IoBuffer, MemoryDevice};
+    use device::{IoBuffer, MemoryDevice, Outcome};
     use event_listener::Event;
 
     use super::*;
@@ -278,25 +247,11 @@ mod tests {
     }
 
     impl Device for BlockingCalls {
-        fn geometry(&self) -> Geometry {
-            self.memory.geometry()
-        }
-
-        fn submit(&self, request: Request, completion: Completion) {
-            self.memory.submit(request, completion);
-        }
+        device::forward_device!(memory: geometry, submit, absorb, counters);
 
         fn execute(&self, request: Request) -> Outcome {
             self.calls.fetch_add(1, Ordering::Relaxed);
             self.memory.execute(request)
-        }
-
-        fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
-            self.memory.absorb(offset, data)
-        }
-
-        fn counters(&self) -> Counters {
-            self.memory.counters()
         }
     }
 

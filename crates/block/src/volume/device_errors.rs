@@ -5,7 +5,6 @@
 //! request has failed for [`QUIET_NS`]. A single success proves little: a disk with a bad sector, which cleaning retries each
 //! second, succeeds in between.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -13,7 +12,7 @@ use std::sync::atomic::{
 };
 
 use device::timer::Timer;
-use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, IoSlice, PlacementHandle, Request};
+use device::{Completion, Device, ErrorKind, IoError, Request};
 use parking_lot::Mutex;
 
 use super::error::VolumeError;
@@ -201,9 +200,7 @@ pub(super) struct MonitoredDisk {
 }
 
 impl Device for MonitoredDisk {
-    fn geometry(&self) -> Geometry {
-        self.disk.geometry()
-    }
+    device::forward_device!(disk: geometry, absorb, hole_in, trims_to_zeros, counters, allocate_handle);
 
     fn submit(&self, request: Request, completion: Completion) {
         let kind = kind_of(&request);
@@ -218,25 +215,5 @@ impl Device for MonitoredDisk {
             completion.complete(outcome);
         };
         self.disk.submit(request, Completion::new(completed));
-    }
-
-    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
-        self.disk.absorb(offset, data)
-    }
-
-    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
-        self.disk.hole_in(range)
-    }
-
-    fn trims_to_zeros(&self) -> bool {
-        self.disk.trims_to_zeros()
-    }
-
-    fn counters(&self) -> Counters {
-        self.disk.counters()
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.disk.allocate_handle(consumer)
     }
 }

@@ -5,9 +5,7 @@ use std::sync::{Arc, mpsc};
 
 use device::file::OpenOptions;
 use device::timer::SystemTimer;
-use device::{
-    Completion, Counters, Device, FileDevice, Geometry, IoBuffer, IoError, MemoryDevice, Outcome, Request,
-};
+use device::{Device, FileDevice, IoBuffer, IoError, MemoryDevice, Outcome, Request};
 use flashwright_block::export::{
     ByteExport, Context, DeviceExport, Export, Extent, Operation, Reply, Shape, Tasks, VolumeExport,
 };
@@ -93,22 +91,12 @@ struct Held {
 }
 
 impl Device for Held {
-    fn geometry(&self) -> Geometry {
-        self.memory.geometry()
-    }
-
-    fn submit(&self, request: Request, completion: Completion) {
-        self.memory.submit(request, completion);
-    }
+    device::forward_device!(memory: geometry, submit, counters);
 
     fn execute(&self, request: Request) -> Outcome {
         self.came.lock().send(()).unwrap();
         self.go.lock().recv().unwrap();
         self.memory.execute(request)
-    }
-
-    fn counters(&self) -> Counters {
-        self.memory.counters()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Request};
+use device::{Completion, Device, ErrorKind, IoError, Request};
 use flashwright_block::sets::Mode;
 use flashwright_block::volume::{Health, Volume, VolumeConfig, VolumeErrorKind};
 
@@ -30,9 +30,7 @@ impl Failing {
 }
 
 impl Device for Failing {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    device::forward_device!(inner: geometry, counters);
 
     fn submit(&self, request: Request, completion: Completion) {
         let number = self.requests.fetch_add(1, SeqCst);
@@ -40,10 +38,6 @@ impl Device for Failing {
             return completion.complete(Err(IoError::new(ErrorKind::Medium, "injected")));
         }
         self.inner.submit(request, completion);
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
     }
 }
 

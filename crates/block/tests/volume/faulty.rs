@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::timer::Timer;
 use device::wrap::{FaultDevice, Faults};
-use device::{Completion, Counters, Device, Geometry, MemoryDevice, Request};
+use device::{Completion, Device, MemoryDevice, Request};
 use flashwright_block::volume::{Volume, VolumeConfig};
 
 /// Forwards requests to memory, except those selected to fail.
@@ -52,15 +52,9 @@ pub async fn opened(
 }
 
 impl Device for Faulty {
-    fn geometry(&self) -> Geometry {
-        self.memory.geometry()
-    }
+    device::forward_device!(memory: geometry, counters);
 
     fn submit(&self, request: Request, completion: Completion) {
         self.device.submit(request, completion);
-    }
-
-    fn counters(&self) -> Counters {
-        self.memory.counters()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::wrap::CrashDevice;
-use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request, RequestKind};
+use device::{Completion, Device, MemoryDevice, Outcome, Request, RequestKind};
 use flashwright_cache::config::{CacheConfig, PairConfig};
 use flashwright_cache::flash::region::Caching;
 use parking_lot::Mutex;
@@ -39,9 +39,7 @@ impl Watched {
 }
 
 impl Device for Watched {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    device::forward_device!(inner: geometry, counters);
 
     fn submit(&self, request: Request, completion: Completion) {
         self.look(&request);
@@ -51,10 +49,6 @@ impl Device for Watched {
     fn execute(&self, request: Request) -> Outcome {
         self.look(&request);
         self.inner.execute(request)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
     }
 }
 

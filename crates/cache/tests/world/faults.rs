@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::sim::LatencyModel;
 use device::wrap::{FaultDevice, Faults};
-use device::{
-    Completion, Counters, Device, ErrorKind, Geometry, IoError, MemoryDevice, Outcome, Request, RequestKind,
-};
+use device::{Completion, Device, ErrorKind, IoError, MemoryDevice, Outcome, Request, RequestKind};
 use flashwright_cache::Stats;
 use parking_lot::Mutex;
 
@@ -137,9 +135,7 @@ impl FullDisk {
 }
 
 impl Device for FullDisk {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    device::forward_device!(inner: geometry, counters);
 
     fn submit(&self, request: Request, completion: Completion) {
         completion.complete(self.execute(request));
@@ -151,10 +147,6 @@ impl Device for FullDisk {
             return Err(IoError::new(ErrorKind::NoSpace, "the disk is full"));
         }
         self.inner.execute(request)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
     }
 }
 

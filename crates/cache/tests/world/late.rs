@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::sim::World;
-use device::{Clock, Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
+use device::{Clock, Completion, Device, Request, RequestKind};
 
 /// One change in this many is delayed,
 const LATE_ONE_IN: u64 = 10;
@@ -17,9 +17,7 @@ pub struct LateDevice {
 }
 
 impl Device for LateDevice {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    device::forward_device!(inner: geometry, execute, counters, allocate_handle);
 
     fn submit(&self, request: Request, completion: Completion) {
         let is_change = matches!(request.kind(), RequestKind::Write | RequestKind::Trim);
@@ -29,17 +27,5 @@ impl Device for LateDevice {
         let due_ns = self.world.monotonic_ns() + self.world.random() % LONGEST_NS;
         let inner = Arc::clone(&self.inner);
         self.world.schedule(due_ns, move || inner.submit(request, completion));
-    }
-
-    fn execute(&self, request: Request) -> Outcome {
-        self.inner.execute(request)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.inner.allocate_handle(consumer)
     }
 }

@@ -7,10 +7,7 @@ use parking_lot::Mutex;
 use super::World;
 use crate::tally::Tally;
 use crate::timer::Timer;
-use crate::{
-    Clock, Completion, Counters, Device, Geometry, IoBuffer, IoError, IoSlice, Outcome, PlacementHandle,
-    Request, RequestKind,
-};
+use crate::{Clock, Completion, Counters, Device, IoBuffer, IoError, IoSlice, Outcome, Request, RequestKind};
 
 /// Latencies of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,9 +94,7 @@ impl SimulatedDevice {
 }
 
 impl Device for SimulatedDevice {
-    fn geometry(&self) -> Geometry {
-        self.content.geometry()
-    }
+    crate::forward_device!(content: geometry, allocate_handle);
 
     fn submit(&self, request: Request, completion: Completion) {
         let completion = self.tally.counting(&request, completion);
@@ -135,10 +130,6 @@ impl Device for SimulatedDevice {
 
     fn counters(&self) -> Counters {
         Counters { media_written_bytes: self.content.counters().media_written_bytes, ..self.tally.counters() }
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.content.allocate_handle(consumer)
     }
 }
 

@@ -14,8 +14,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::tally::Tally;
 use crate::{
-    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, MemoryDevice, Outcome,
-    PlacementHandle, Request,
+    Completion, Counters, Device, ErrorKind, IoBuffer, IoError, IoSlice, MemoryDevice, Outcome, Request,
 };
 
 /// A power supply shared by several devices.
@@ -168,9 +167,7 @@ impl CrashDevice {
 }
 
 impl Device for CrashDevice {
-    fn geometry(&self) -> Geometry {
-        self.live.geometry()
-    }
+    crate::forward_device!(live: geometry, trims_to_zeros, allocate_handle);
 
     fn submit(&self, request: Request, completion: Completion) {
         let completion = self.tally.counting(&request, completion);
@@ -208,16 +205,8 @@ impl Device for CrashDevice {
         Some(outcome.map(drop))
     }
 
-    fn trims_to_zeros(&self) -> bool {
-        self.live.trims_to_zeros()
-    }
-
     fn counters(&self) -> Counters {
         Counters { media_written_bytes: self.live.counters().media_written_bytes, ..self.tally.counters() }
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.live.allocate_handle(consumer)
     }
 }
 

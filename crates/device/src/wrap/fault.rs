@@ -8,10 +8,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::tally::Tally;
-use crate::{
-    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, Outcome, PlacementHandle, Request,
-    RequestKind,
-};
+use crate::{Completion, Counters, Device, ErrorKind, IoBuffer, IoError, Outcome, Request, RequestKind};
 
 /// Shares of requests, from 0 to 1, that have each fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -132,9 +129,7 @@ impl FaultDevice {
 }
 
 impl Device for FaultDevice {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    crate::forward_device!(inner: geometry, allocate_handle);
 
     fn submit(&self, request: Request, completion: Completion) {
         let completion = self.tally.counting(&request, completion);
@@ -165,10 +160,6 @@ impl Device for FaultDevice {
     /// Counts requests by their outcome here; the media bytes are those of the wrapped device.
     fn counters(&self) -> Counters {
         Counters { media_written_bytes: self.inner.counters().media_written_bytes, ..self.tally.counters() }
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.inner.allocate_handle(consumer)
     }
 }
 

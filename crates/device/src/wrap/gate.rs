@@ -1,11 +1,10 @@
 //! A device that holds its requests until a test releases them, to produce one specific order of events.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
+use crate::{Completion, Device, Outcome, Request, RequestKind};
 
 /// Passes requests through, except for the kinds for which it is closed.
 ///
@@ -76,9 +75,7 @@ impl GateDevice {
 }
 
 impl Device for GateDevice {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    crate::forward_device!(inner: geometry, execute, hole_in, trims_to_zeros, counters, allocate_handle);
 
     fn submit(&self, request: Request, completion: Completion) {
         let mut state = self.state.lock();
@@ -91,26 +88,6 @@ impl Device for GateDevice {
             _ => Held::Request(request),
         };
         state.held.push((held, completion));
-    }
-
-    fn execute(&self, request: Request) -> Outcome {
-        self.inner.execute(request)
-    }
-
-    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
-        self.inner.hole_in(range)
-    }
-
-    fn trims_to_zeros(&self) -> bool {
-        self.inner.trims_to_zeros()
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.inner.allocate_handle(consumer)
     }
 }
 

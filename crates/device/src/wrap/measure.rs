@@ -1,14 +1,10 @@
 //! Measures the latency of each request, and records the first error and the assigned placement handles.
 
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::{
-    Clock, Completion, Counters, Device, Engine, Geometry, IoError, Outcome, PlacementHandle, Request,
-    RequestKind,
-};
+use crate::{Clock, Completion, Device, IoError, Outcome, PlacementHandle, Request, RequestKind};
 
 /// Called for each successful request with its kind, bytes and latency in nanoseconds. It runs on the completing thread and must not
 /// block. Failed requests are in the counters only.
@@ -43,9 +39,7 @@ impl MeasureDevice {
 }
 
 impl Device for MeasureDevice {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    crate::forward_device!(inner: geometry, hole_in, trims_to_zeros, engine, counters);
 
     fn submit(&self, request: Request, completion: Completion) {
         let (kind, bytes) = (request.kind(), request.len_bytes());
@@ -71,22 +65,6 @@ impl Device for MeasureDevice {
             Err(error) => remember(&self.first_failure, error),
         }
         outcome
-    }
-
-    fn engine(&self) -> Option<Engine> {
-        self.inner.engine()
-    }
-
-    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
-        self.inner.hole_in(range)
-    }
-
-    fn trims_to_zeros(&self) -> bool {
-        self.inner.trims_to_zeros()
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
     }
 
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {

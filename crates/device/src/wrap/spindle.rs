@@ -4,13 +4,12 @@
 //! only; any other also takes the time of a head movement. There is no write cache, so a flush takes no time, and no reordering, so a
 //! deep queue gains nothing: a simple lower bound of a disk, equal in real and simulated time.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::timer::Timer;
-use crate::{Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request};
+use crate::{Completion, Device, Outcome, Request};
 
 /// Timing of the model's mechanics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +79,7 @@ impl SpindleDevice {
 }
 
 impl Device for SpindleDevice {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn refresh_capacity(&self, limit_bytes: u64) -> Result<u64, IoError> {
-        self.inner.refresh_capacity(limit_bytes)
-    }
+    crate::forward_device!(inner: geometry, hole_in, trims_to_zeros, counters, allocate_handle, refresh_capacity);
 
     fn submit(&self, request: Request, completion: Completion) {
         // Invalid requests fail immediately, and are counted with all others.
@@ -106,22 +99,6 @@ impl Device for SpindleDevice {
             self.timer.wait_until(self.end_ns(&request));
         }
         self.inner.execute(request)
-    }
-
-    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
-        self.inner.hole_in(range)
-    }
-
-    fn trims_to_zeros(&self) -> bool {
-        self.inner.trims_to_zeros()
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.inner.allocate_handle(consumer)
     }
 }
 

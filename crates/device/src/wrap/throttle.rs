@@ -1,12 +1,11 @@
 //! Limits a device's bytes and requests per second.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::timer::Timer;
-use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
+use crate::{Completion, Device, Outcome, Request};
 
 /// Limits per second. `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,9 +60,7 @@ impl ThrottleDevice {
 }
 
 impl Device for ThrottleDevice {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    crate::forward_device!(inner: geometry, hole_in, trims_to_zeros, counters, allocate_handle);
 
     fn submit(&self, request: Request, completion: Completion) {
         let turn_ns = self.turn_ns(&request);
@@ -77,22 +74,6 @@ impl Device for ThrottleDevice {
     fn execute(&self, request: Request) -> Outcome {
         self.timer.wait_until(self.turn_ns(&request));
         self.inner.execute(request)
-    }
-
-    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
-        self.inner.hole_in(range)
-    }
-
-    fn trims_to_zeros(&self) -> bool {
-        self.inner.trims_to_zeros()
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-
-    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.inner.allocate_handle(consumer)
     }
 }
 

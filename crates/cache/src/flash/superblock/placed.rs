@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use device::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
+use device::{Completion, Device, Outcome, PlacementHandle, Request};
 
 /// See the module.
 pub struct Placed {
@@ -29,9 +29,7 @@ impl Placed {
 }
 
 impl Device for Placed {
-    fn geometry(&self) -> Geometry {
-        self.device.geometry()
-    }
+    device::forward_device!(device: geometry, counters);
 
     fn submit(&self, request: Request, completion: Completion) {
         self.device.submit(self.place(request), completion);
@@ -39,9 +37,5 @@ impl Device for Placed {
 
     fn execute(&self, request: Request) -> Outcome {
         self.device.execute(self.place(request))
-    }
-
-    fn counters(&self) -> Counters {
-        self.device.counters()
     }
 }
