@@ -95,6 +95,7 @@ fn general(shared: &Shared, lines: &mut Lines<'_>) {
     lines.stat("get_hits_flash", stats.gets.hits_flash);
     if let Some(flash) = &stats.flash {
         lines.stat("get_extstore", stats.gets.hits_flash);
+        lines.stat("extstore_objects_written", flash.puts.stored);
         lines.stat("extstore_bytes_written", flash.device.written_bytes);
         lines.stat("extstore_bytes_used", flash.soc_room.used_bytes + flash.regions_room.used_bytes);
         lines.stat("extstore_limit_maxbytes", flash.soc_room.bytes + flash.regions_room.bytes);

@@ -143,11 +143,11 @@ impl Tenants {
 
     /// The figures of all tenants, by name.
     pub(crate) fn figures(&self) -> Vec<TenantFigures<'_>> {
-        let of = |it: &'_ Counted| (it.pool > 0).then_some(it.pool);
+        let own_pool = |it: &Counted| (it.pool > 0).then_some(it.pool);
         let mut all: Vec<TenantFigures<'_>> = self
             .all
             .iter()
-            .map(|it| TenantFigures { name: &it.tenant.name, pool: of(it), counts: it.counts.read() })
+            .map(|it| TenantFigures { name: &it.tenant.name, pool: own_pool(it), counts: it.counts.read() })
             .collect();
         all.sort_by_key(|it| it.name);
         all
