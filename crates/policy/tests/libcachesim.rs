@@ -2,7 +2,7 @@
 //! scans, with equal and with unequal object sizes. The same trace was generated for the wheel, request by request.
 
 use flashwright_policy::eviction::Kind;
-use flashwright_policy::simulate::{Policy, Request, Settings, numbered};
+use flashwright_policy::simulate::{Policy, Request, Settings, SimulatedAdmission, numbered};
 
 /// SplitMix64.
 fn mix(seed: u64) -> u64 {
@@ -117,4 +117,42 @@ fn s3_fifo_treats_objects_of_a_tenth_like_libcachesim() {
         simulator.counts().hits
     });
     assert_eq!(hits, [1490, 1483, 1476, 1545]);
+}
+
+/// Hits in caches of the three capacities.
+type Hits = [u64; 3];
+
+/// Admission; policy; hits with equal sizes, `None` where the admission needs sizes; hits with sizes. Capacities as in `HITS`.
+const ADMITTED_HITS: &[(SimulatedAdmission, &str, Option<Hits>, Hits)] = &[
+    (SimulatedAdmission::RejectFirst, "lru", Some([6448, 22161, 36118]), [6371, 22075, 36103]),
+    (SimulatedAdmission::RejectFirst, "s3fifo", Some([9918, 23023, 35788]), [9935, 22956, 35767]),
+    (SimulatedAdmission::RejectFirst, "arc", Some([9271, 22979, 35933]), [9403, 22818, 35716]),
+    (SimulatedAdmission::Probability(0.3), "lru", Some([6183, 20457, 32483]), [6094, 20233, 32416]),
+    (SimulatedAdmission::Probability(0.3), "s3fifo", Some([9345, 20363, 31805]), [9518, 20311, 31853]),
+    (SimulatedAdmission::Probability(0.3), "arc", Some([9319, 21738, 32385]), [9589, 20701, 32390]),
+    (SimulatedAdmission::Below(1000), "lru", None, [5425, 9793, 9793]),
+    (SimulatedAdmission::Below(1000), "s3fifo", None, [6032, 9793, 9793]),
+    (SimulatedAdmission::Below(1000), "arc", None, [6248, 9793, 9793]),
+    (SimulatedAdmission::SizeProbability(0.001), "lru", None, [8450, 22087, 25350]),
+    (SimulatedAdmission::SizeProbability(0.001), "s3fifo", None, [10163, 20877, 25350]),
+    (SimulatedAdmission::SizeProbability(0.001), "arc", None, [10970, 21418, 25350]),
+];
+
+#[test]
+fn hits_behind_an_admission_equal_those_of_libcachesim() {
+    let traces = [false, true].map(|sized| numbered(&trace(sized)));
+    let capacities = [[100, 1000, 5000], [200_000, 2_000_000, 10_000_000]];
+    for &(admission, name, equal, unequal) in ADMITTED_HITS {
+        let kind: Kind = name.parse().unwrap();
+        for ((accesses, capacities), expected) in traces.iter().zip(capacities).zip([equal, Some(unequal)]) {
+            let Some(expected) = expected else { continue };
+            let hits = capacities.map(|capacity| {
+                let settings = Settings { seed: 1, admission, ..Settings::default() };
+                let mut simulator = Policy::Eviction(kind).simulator(capacity, &settings);
+                simulator.run(accesses, &[]);
+                simulator.counts().hits
+            });
+            assert_eq!(hits, expected, "{admission:?}, {name}, capacities {capacities:?}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ pub use custom::{CustomPolicy, NameError};
 pub use designs::{Design, FlashSettings};
 pub use numbered::Totals;
 pub use policies::Named;
-pub use policy::simulate::{RuleBook, Settings, SizeOnHit};
+pub use policy::simulate::{RuleBook, Settings, SimulatedAdmission, SizeOnHit};
 pub use shard::Shard;
 pub use tenants::{Tenant, TenantCounts, TenantGroup};
 pub use warmup::Warmup;

@@ -1,5 +1,6 @@
 //! `flashwright simulate`: hit ratios of policies at sizes over a trace.
 
+mod admission;
 mod unused_flags;
 
 use std::path::PathBuf;
@@ -8,8 +9,8 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::simulate::policies::POLICIES;
 use bench::simulate::{
-    self, FlashSettings, Named, Plan, RuleBook, Settings, Shard, SimulateError, Size, SizeOnHit, Warmup,
-    plot, report,
+    self, FlashSettings, Named, Plan, RuleBook, Settings, Shard, SimulateError, SimulatedAdmission, Size,
+    SizeOnHit, Warmup, plot, report,
 };
 use bench::trace::{ZeroSize, open};
 use clap::{Args, ValueEnum};
@@ -53,6 +54,10 @@ pub struct Arguments {
     /// which leaves if it has outgrown the cache [default: ignore]
     #[arg(long, value_enum, value_name = "ACTION")]
     size_on_hit: Option<OnHit>,
+    /// Missed objects that a cache admits: reject-first (those that missed before), below:BYTES, probability:P,
+    /// size-probability:E (an object of N bytes with the probability e^(-E*N)) [default: all]
+    #[arg(long, value_name = "RULE", value_parser = admission::parsed)]
+    admission: Option<SimulatedAdmission>,
     /// Keep every object at the size of its first request
     #[arg(long)]
     first_size: bool,
@@ -155,6 +160,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "tenant_columns": arguments.tenants.tenant_columns,
         "rules": format!("{:?}", arguments.rules.unwrap_or_default()).to_lowercase(),
         "size_on_hit": format!("{:?}", arguments.size_on_hit.unwrap_or_default()).to_lowercase(),
+        "admission": arguments.admission.map(admission::words),
         "first_size": arguments.first_size,
         "ignore_size": plan.ignore_size,
         "ignore_ttl": arguments.ignore_ttl,
@@ -171,6 +177,9 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         return Err("--tenant-columns: needs --by-tenant".to_owned());
     }
     let (sizes, ignore_size) = arguments.sizes()?;
+    if let Some(rule) = arguments.admission {
+        admission::check(rule, ignore_size, arguments.sample.is_some())?;
+    }
     let named = |name: &str| arguments.common.custom_policy(name).map_or_else(|| name.parse(), Ok);
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| named(name.trim())).collect();
     let policies = policies.map_err(|error| error.to_string())?;
@@ -191,6 +200,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         },
         refresh_seconds: arguments.refresh.unwrap_or(0),
         any_weight: false,
+        admission: arguments.admission.unwrap_or_default(),
         seed: arguments.common.seed,
     };
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);

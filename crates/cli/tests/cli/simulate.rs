@@ -275,6 +275,26 @@ fn output_never_overwrites_the_input_and_failure_leaves_no_file() {
 }
 
 #[test]
+fn reject_first_admits_objects_at_their_second_miss() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    let call = ["simulate", &trace, "--policy", "lru", "--warmup", "0", "--admission"];
+    let found = result(&flashwright(&[&call[..], &["reject-first", "--size", "40", "--json", "-"]].concat()));
+    // a, b, c, d and e miss and are rejected; a and b are admitted at their second miss and hit at the third request.
+    assert_eq!((&found["rows"][0]["hits"], &found["rows"][0]["inserts"]), (&2.into(), &5.into()));
+    assert_eq!(found["config"]["admission"], "reject-first");
+    for (rule, more, message) in [
+        ("reject-frist", ["--size", "40"], "did you mean `reject-first`"),
+        ("below:4KiB", ["--size", "4obj"], "--admission below:4096: needs sizes"),
+        ("reject-first", ["--sample", "10%"], "--admission reject-first: cannot be combined with --sample"),
+    ] {
+        let output = flashwright(&[&call[..], &[rule], &more].concat());
+        assert_eq!(output.status.code(), Some(2), "{rule}");
+        assert!(err(&output).contains(message), "{}", err(&output));
+    }
+}
+
+#[test]
 fn flag_without_effect_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
@@ -288,6 +308,7 @@ fn flag_without_effect_is_reported() {
         ("sieve,log", "--refresh", "60", "lru, lru2q and tinylfu"),
         ("ripq", "--rules", "paper", "policies other than flash caches"),
         ("log", "--size-on-hit", "update", "policies other than flash caches"),
+        ("log", "--admission", "reject-first", "policies other than flash caches"),
     ] {
         let output = flashwright(&["simulate", &trace, "--policy", policies, "--size", "8KiB", flag, value]);
         assert_eq!(output.status.code(), Some(0), "{flag} {policies}");

@@ -7,12 +7,14 @@
 //! On a miss entries are evicted until the new one fits, then it is inserted. Objects larger than the cache are not cached. An entry keeps
 //! its size at insertion. [`Rules`] can change all of this.
 
+mod admission;
 pub mod flash;
 mod named;
 mod objects;
 mod rules;
 mod simulation;
 
+pub use admission::SimulatedAdmission;
 pub use named::{Policy, RuleBook, Settings, TOO_HEAVY};
 pub use objects::Objects;
 pub use rules::{Rules, SizeOnHit};

@@ -1,6 +1,6 @@
 //! The policies that simulations accept by name, each compiled with the simulation loop.
 
-use super::{Rules, Simulation, Simulator, SizeOnHit};
+use super::{Rules, SimulatedAdmission, Simulation, Simulator, SizeOnHit};
 use crate::eviction::gdsf::Cost;
 use crate::eviction::{
     AdaptiveReplacement, ArcRules, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Hyperbolic, Kind, LeCaR,
@@ -37,7 +37,9 @@ pub struct Settings {
     /// Ignores [`Policy::weight_at_most`], so that only [`TOO_HEAVY`] objects are rejected: for callers that check
     /// weights themselves.
     pub any_weight: bool,
-    /// Seed of policies that draw random numbers.
+    /// Missed objects that are inserted.
+    pub admission: SimulatedAdmission,
+    /// Seed of policies and admissions that draw random numbers.
     pub seed: u64,
 }
 
@@ -56,7 +58,8 @@ impl Settings {
     /// Rules of a cache in which objects of at most `weight_at_most` are inserted.
     #[must_use]
     pub fn rules(&self, weight_at_most: u64) -> Rules {
-        Rules { size_on_hit: self.size_on_hit, weight_at_most, ..Rules::default() }
+        let Self { size_on_hit, admission, seed, .. } = *self;
+        Rules { size_on_hit, weight_at_most, admission, seed, ..Rules::default() }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Rules of a simulated cache besides its eviction policy.
 
+use super::SimulatedAdmission;
+
 /// The rules of a [`Simulation`](super::Simulation).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
     /// Objects heavier than this, or than the cache, are not inserted.
     pub weight_at_most: u64,
@@ -15,6 +17,10 @@ pub struct Rules {
     pub size_on_hit: SizeOnHit,
     /// Objects without a next use are not inserted. Only if the future is known.
     pub only_reused: bool,
+    /// Missed objects that are inserted if the other rules permit them too.
+    pub admission: SimulatedAdmission,
+    /// Seed of the admission's draws.
+    pub seed: u64,
 }
 
 impl Default for Rules {
@@ -25,6 +31,8 @@ impl Default for Rules {
             newcomer_first: false,
             size_on_hit: SizeOnHit::Ignore,
             only_reused: false,
+            admission: SimulatedAdmission::Always,
+            seed: 1,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Runs any eviction policy as a cache without data.
 
-use super::{Access, Counts, Rules, Simulator, SizeOnHit, hash_of_object};
+use super::admission::Admitter;
+use super::{Access, Counts, Rules, SimulatedAdmission, Simulator, SizeOnHit, hash_of_object};
 use crate::eviction::clairvoyant::{NEVER, NextUse};
 use crate::weights::Weights;
 use crate::{Entry, Eviction, HitRule, Slot};
@@ -13,6 +14,8 @@ pub struct Simulation<P> {
     policy: P,
     hit_rule: HitRule,
     rules: Rules,
+    /// `None` admits all.
+    admitter: Option<Admitter>,
     future: Option<NextUse>,
     capacity_weight: u64,
     held_weight: u64,
@@ -35,6 +38,7 @@ impl<P: Eviction> Simulation<P> {
             hit_rule: policy.hit_rule(),
             policy,
             rules: Rules::default(),
+            admitter: None,
             future: None,
             capacity_weight,
             held_weight: 0,
@@ -49,6 +53,8 @@ impl<P: Eviction> Simulation<P> {
     /// The same with other rules.
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
+        let Rules { admission, seed, .. } = rules;
+        self.admitter = (admission != SimulatedAdmission::Always).then(|| Admitter::new(admission, seed));
         self.rules = rules;
         self
     }
@@ -119,6 +125,9 @@ impl<P: Eviction> Simulation<P> {
     fn miss(&mut self, slot: Slot, access: &Access) {
         let weight = u64::from(access.weight);
         let entry = Entry { hash: hash_of_object(access.object), weight: access.weight };
+        if self.admitter.as_mut().is_some_and(|admitter| !admitter.admits(access)) {
+            return self.policy.refuse(entry);
+        }
         if weight > self.capacity_weight.min(self.rules.weight_at_most) {
             if self.rules.ghost_only_weight != Some(weight) {
                 return self.policy.refuse(entry);

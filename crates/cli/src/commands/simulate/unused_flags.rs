@@ -22,13 +22,14 @@ pub(super) fn warnings(arguments: &Arguments, policies: &[Named]) -> Vec<String>
     flags(arguments).into_iter().filter(lost).map(words).collect()
 }
 
-fn flags(arguments: &Arguments) -> [Flag; 9] {
+fn flags(arguments: &Arguments) -> [Flag; 10] {
     const EXACT: &str = "policies other than flash caches";
     const BEHIND_DRAM: &str = "log, hash-log, set-associative and kangaroo";
     let flash = &arguments.flash;
     let flag = |name, is_given, is_used, by| Flag { name, is_given, is_used, by };
     [
         flag("--rules", arguments.rules.is_some(), Named::has_rules, EXACT),
+        flag("--admission", arguments.admission.is_some(), Named::has_rules, EXACT),
         flag("--size-on-hit", arguments.size_on_hit.is_some(), Named::has_rules, EXACT),
         flag("--refresh", arguments.refresh.is_some(), Named::refreshes, "lru, lru2q and tinylfu"),
         flag("--dram", flash.dram.is_some(), Named::is_behind_dram, BEHIND_DRAM),

@@ -1,0 +1,89 @@
+//! `--admission` of `simulate`.
+
+use bench::simulate::SimulatedAdmission;
+use device::names;
+
+use crate::quantity;
+
+/// Names of the rules, and whether a value follows.
+const RULES: [(&str, bool); 4] =
+    [("reject-first", false), ("below", true), ("probability", true), ("size-probability", true)];
+
+/// Parses a rule such as `below:4KiB`.
+pub fn parsed(text: &str) -> Result<SimulatedAdmission, String> {
+    let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
+    let Some((_, has_value)) = RULES.iter().find(|(known, _)| *known == name) else {
+        let known = || RULES.iter().map(|(name, _)| *name);
+        let all: Vec<&str> = known().collect();
+        return Err(format!(
+            "no rule is named `{name}`: {}the rules are {}",
+            names::hint(name, known()),
+            all.join(", ")
+        ));
+    };
+    if *has_value != value.is_some() {
+        return Err(match has_value {
+            true => format!("{name} needs a value: {name}:{}", if name == "below" { "64KiB" } else { "0.5" }),
+            false => format!("{name} has no value"),
+        });
+    }
+    let value = value.unwrap_or_default();
+    match name {
+        "below" => quantity::bytes(value).map(SimulatedAdmission::Below),
+        "probability" => quantity::within(value, 0.0, 1.0).map(SimulatedAdmission::Probability),
+        "size-probability" => quantity::within(value, 0.0, 1.0).map(SimulatedAdmission::SizeProbability),
+        _ => Ok(SimulatedAdmission::RejectFirst),
+    }
+}
+
+/// A rule as typed.
+pub fn words(rule: SimulatedAdmission) -> String {
+    match rule {
+        SimulatedAdmission::Always => "always".to_owned(),
+        SimulatedAdmission::Probability(probability) => format!("probability:{probability}"),
+        SimulatedAdmission::Below(bytes) => format!("below:{bytes}"),
+        SimulatedAdmission::SizeProbability(exponent) => format!("size-probability:{exponent}"),
+        SimulatedAdmission::RejectFirst => "reject-first".to_owned(),
+    }
+}
+
+/// Checks that the rule agrees with the other flags.
+pub fn check(rule: SimulatedAdmission, ignores_size: bool, samples: bool) -> Result<(), String> {
+    let is_by_size = matches!(rule, SimulatedAdmission::Below(_) | SimulatedAdmission::SizeProbability(_));
+    if ignores_size && is_by_size {
+        return Err(format!(
+            "--admission {}: needs sizes, which --ignore-size and a --size in objects ignore",
+            words(rule)
+        ));
+    }
+    if samples {
+        return Err(format!("--admission {}: cannot be combined with --sample", words(rule)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_as_words_parses_back() {
+        for text in ["reject-first", "below:4096", "probability:0.25", "size-probability:0.0001"] {
+            assert_eq!(words(parsed(text).unwrap()), text);
+        }
+        assert_eq!(parsed("below:4KiB"), Ok(SimulatedAdmission::Below(4096)));
+    }
+
+    #[test]
+    fn wrong_rule_is_refused_with_the_nearest_name_or_the_value_that_it_needs() {
+        for (text, message) in [
+            ("reject-frist", "did you mean `reject-first`"),
+            ("below", "below needs a value: below:64KiB"),
+            ("reject-first:2", "reject-first has no value"),
+            ("probability:2", "2"),
+        ] {
+            let error = parsed(text).unwrap_err();
+            assert!(error.contains(message), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Admission in front of a simulated cache: which missed objects enter.
+//!
+//! The rules are libCacheSim's, with the same draws for the same seed. The engine's admission policies are in [`crate::admission`].
+
+use super::Access;
+use crate::lehmer::Lehmer64;
+
+/// Resolution of a drawn probability, as in libCacheSim.
+const DRAWS: u64 = 10_000_000;
+
+/// Decides which missed objects a simulated cache inserts.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum SimulatedAdmission {
+    /// All.
+    #[default]
+    Always,
+    /// Each with this probability, from 0 to 1.
+    Probability(f64),
+    /// Those with a smaller weight.
+    Below(u64),
+    /// An object of weight `w` with the probability `exp(-exponent * w)`.
+    SizeProbability(f64),
+    /// Those that missed before. Exact: every object that missed is remembered.
+    RejectFirst,
+}
+
+/// The state of an admission rule.
+pub(super) struct Admitter {
+    rule: SimulatedAdmission,
+    draws: Lehmer64,
+    /// Objects that missed, one bit each.
+    missed: Vec<u64>,
+}
+
+impl Admitter {
+    pub(super) fn new(rule: SimulatedAdmission, seed: u64) -> Self {
+        Self { rule, draws: Lehmer64::new(seed), missed: Vec::new() }
+    }
+
+    /// Whether the missed object enters.
+    pub(super) fn admits(&mut self, access: &Access) -> bool {
+        match self.rule {
+            SimulatedAdmission::Always => true,
+            SimulatedAdmission::Probability(probability) => {
+                self.draws.below(DRAWS) < (probability * DRAWS as f64) as u64
+            }
+            SimulatedAdmission::Below(weight) => u64::from(access.weight) < weight,
+            SimulatedAdmission::SizeProbability(exponent) => {
+                let probability = (-exponent * f64::from(access.weight)).exp();
+                (self.draws.below(DRAWS) as f64 / DRAWS as f64) < probability
+            }
+            SimulatedAdmission::RejectFirst => self.has_missed(access.object),
+        }
+    }
+
+    /// Whether the object missed before; remembers that it has now.
+    fn has_missed(&mut self, object: u32) -> bool {
+        let (word, bit) = (object as usize / 64, 1 << (object % 64));
+        if word >= self.missed.len() {
+            self.missed.resize(word + 1, 0);
+        }
+        let had = self.missed[word] & bit != 0;
+        self.missed[word] |= bit;
+        had
+    }
+}
