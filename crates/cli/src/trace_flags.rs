@@ -91,6 +91,18 @@ impl TraceFlags {
         Input { paths, format: self.format.clone(), options }
     }
 
+    /// The first flag given that changes how a trace is read.
+    pub fn reads_differently(&self) -> Option<&'static str> {
+        let given = [
+            (self.format != "auto", "--format"),
+            (self.page_size.is_some(), "--page-size"),
+            (self.zero_size.is_some(), "--zero-size"),
+            (self.time_units.is_some(), "--time-units"),
+            (self.events.is_some(), "--events"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag)
+    }
+
     /// The options, for the result.
     pub fn config(&self, paths: &[PathBuf]) -> Value {
         json!({

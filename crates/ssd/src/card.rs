@@ -174,6 +174,8 @@ pub struct Rated {
 pub enum RatedFor {
     /// JEDEC JESD219's enterprise workload: mostly random writes of 4 KiB.
     Jesd219,
+    /// Random writes of one mapping unit, as for drives with units above 4 KiB.
+    MappingUnit,
     /// Bytes written to the medium.
     Media,
 }

@@ -20,6 +20,18 @@ fn built_in_cards_are_valid_with_and_without_placement() {
     }
 }
 
+/// A rating in drive writes a day is in host writes, so its write amplification counts. The photo study, the test drive and the
+/// emulator have no data sheet.
+#[test]
+fn cards_of_products_are_rated_in_host_writes() {
+    for card in Card::built_in() {
+        let of_media = ["photo", "test", "warp448"].contains(&card.name.as_str());
+        assert_eq!(card.endurance.dlwa() > 3.0, !of_media, "{}: {:?}", card.name, card.endurance);
+    }
+    let dlwa = |name| Card::load(name).unwrap().endurance.dlwa();
+    assert_eq!((dlwa("pm9d3"), dlwa("tlc"), dlwa("qlc")), (3.96, 7.4, 6.92));
+}
+
 #[test]
 fn every_figure_of_a_built_in_card_has_a_source() {
     for name in Card::built_in().iter().map(|card| card.name.as_str()) {

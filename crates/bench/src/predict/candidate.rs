@@ -1,76 +1,16 @@
-//! One way to lay out a cache, and what the trace makes of it.
+//! The simulation of a layout: hits and writes.
 
-use cache::flash::region::{ENTRY_HEADER_BYTES, RegionConfig};
-use cache::flash::soc::{BUCKET_HEADER_BYTES, ENTRY_BYTES};
 use policy::simulate::Access;
 use policy::simulate::flash::{Hybrid, HybridCounts, HybridRules};
 
+use super::layout::ENGINE_REGION_BYTES;
 use super::{Figure, OverTime};
 use crate::simulate::Batch;
 use crate::simulate::parallel::Work;
 
-/// A layout, at full size.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Layout {
-    /// DRAM of the cache, bytes.
-    pub dram_bytes: u64,
-    /// Share of the drive that the cache takes; the rest is never written.
-    pub utilization: f64,
-    /// Bytes of the cache on flash.
-    pub flash_bytes: u64,
-    /// Share of them that small objects have.
-    pub small_share: f64,
-    /// The chance that an object that leaves DRAM is let into flash.
-    pub admission: f64,
-}
-
-/// A set of small objects: CacheLib's default, and the page of most drives.
-pub const SET_BYTES: u32 = 4096;
-/// Objects of so many bytes, key included, are small: CacheBench's default.
-pub const SMALL_AT_MOST: u32 = 2048;
-/// A region of large objects, where there is room for so many of them.
-const REGION_BYTES: u64 = 16 << 20;
-const REGIONS: u64 = 512;
-const LEAST_REGION_BYTES: u64 = 256 << 10;
-/// What an item takes in DRAM besides its own: header and index, as the engine with an LRU measures it (DESIGN.md).
-const DRAM_OVERHEAD_BYTES: u32 = 59;
-
 /// The smallest scale at which the engine was measured beside predictions for drives of such units, as 1/N.
 pub(super) fn smallest_scale(unit_bytes: u64) -> u32 {
     u32::try_from(unit_bytes / (MEASURED_REGIONS * ENGINE_REGION_BYTES)).unwrap_or(u32::MAX).max(1)
-}
-
-impl Layout {
-    /// What a large object may take on flash, at `1/scale`.
-    pub(super) fn item_bytes_at_most(&self, scale: u32) -> u64 {
-        let rules = self.rules(scale, 0);
-        u64::from(rules.large_at_most).min(rules.large_weight)
-    }
-
-    /// The cache at `1/scale`.
-    pub(super) fn rules(&self, scale: u32, seed: u64) -> HybridRules {
-        let scaled = |bytes: f64| (bytes / f64::from(scale)) as u64;
-        let flash = self.flash_bytes as f64;
-        let large = flash * (1.0 - self.small_share);
-        let large_weight = scaled(large);
-        let region_of = |weight: u64| (weight / REGIONS).clamp(LEAST_REGION_BYTES, REGION_BYTES);
-        HybridRules {
-            dram_weight: scaled(self.dram_bytes as f64),
-            dram_overhead: DRAM_OVERHEAD_BYTES,
-            small_weight: scaled(flash * self.small_share),
-            small_at_most: if self.small_share > 0.0 { SMALL_AT_MOST } else { 0 },
-            set_weight: SET_BYTES,
-            set_header: BUCKET_HEADER_BYTES as u32,
-            small_overhead: ENTRY_BYTES as u32,
-            large_weight,
-            block_weight: region_of(large_weight),
-            large_at_most: region_of(large as u64) as u32,
-            large_overhead: ENTRY_HEADER_BYTES as u32,
-            large_unit: RegionConfig::new(large_weight).unit_bytes,
-            admission: self.admission,
-            seed,
-        }
-    }
 }
 
 /// Equal parts of the counted accesses, whose lowest and highest ratio is the spread over time.
@@ -83,8 +23,6 @@ pub(super) const DRAM_HITS_OFF: f64 = 0.05;
 /// The share of set bytes that the engine saves by merging changes to one set. Regions have no such merging.
 pub(super) const SETS_LESS: f64 = 0.15;
 pub(super) const WRITES_MORE: f64 = 0.06;
-/// The smallest region that the engine has at any scale.
-const ENGINE_REGION_BYTES: u64 = 64 << 10;
 /// Regions in a reclaim unit, down to which the engine was measured beside predictions. Of fewer a write fills so much of a unit
 /// at once that the drive relocates less than foretold, and no bounds were drawn around that.
 const MEASURED_REGIONS: u64 = 12;
@@ -97,8 +35,9 @@ pub(super) struct Candidate {
     seen: u64,
     /// The counts at each of the ends so far.
     marks: Vec<HybridCounts>,
-    /// Sets, and bytes of regions: what must be written before flash is full.
+    /// Bytes of small objects' flash and of regions: what must be written before flash is full.
     room: (u64, u64),
+    set_bytes: u32,
 }
 
 /// What it foretells of an access.
@@ -114,8 +53,8 @@ pub(super) struct Traffic {
     pub over_time: OverTime,
     /// Bytes that the host writes for an access.
     pub host_bytes: Figure,
-    /// Of them, those of sets.
-    pub set_bytes: f64,
+    /// Of them, those of small objects.
+    pub small_bytes: f64,
     /// Pages that are read for an access.
     pub reads: f64,
     /// Of the objects that left DRAM, those that are too large for flash.
@@ -130,7 +69,8 @@ impl Candidate {
         let warm = (accesses as f64 * warm_up) as u64;
         let ends = (0..=WINDOWS).map(|window| warm + (accesses - warm) * window / WINDOWS);
         let mut candidate = Self {
-            room: (rules.small_weight / u64::from(SET_BYTES), rules.large_weight),
+            room: (room_of_small(&rules), rules.large_weight),
+            set_bytes: rules.set_weight,
             hybrid: Hybrid::new(rules),
             ends: ends.collect(),
             seen: 0,
@@ -164,7 +104,10 @@ impl Candidate {
         let (first, last) = (self.marks.first()?, self.marks.get(WINDOWS as usize)?);
         let windows: Vec<HybridCounts> = self.marks.windows(2).map(|pair| pair[1].since(&pair[0])).collect();
         let all = last.since(first);
-        let of_sets = set_bytes(&all) as f64 / host_bytes(&all).max(1) as f64;
+        let set_bytes = u64::from(self.set_bytes);
+        let small_bytes = |counts: &HybridCounts| counts.sets_written * set_bytes + counts.small_log_weight;
+        let host_bytes = |counts: &HybridCounts| small_bytes(counts) + counts.log_weight;
+        let of_sets = (all.sets_written * set_bytes) as f64 / host_bytes(&all).max(1) as f64;
         let hits = |of: fn(&HybridCounts) -> u64, off: f64| {
             let value = ratio(of(&all), all.gets)?;
             Some(Figure::exact(value).widened(off, off).clamp(0.0, 1.0))
@@ -173,14 +116,14 @@ impl Candidate {
             let value = ratio(host_bytes(&all), below(&all))?;
             Some(Figure::exact(value).widened(value * SETS_LESS * of_sets, value * WRITES_MORE))
         };
-        let spread = |above: fn(&HybridCounts) -> u64, below: fn(&HybridCounts) -> u64| {
+        let spread = |above: &dyn Fn(&HybridCounts) -> u64, below: fn(&HybridCounts) -> u64| {
             let ratios = || windows.iter().filter_map(|it| ratio(above(it), below(it)));
             ratios().reduce(f64::min).zip(ratios().reduce(f64::max))
         };
         let accesses = calls(&all) as f64;
         let pages = |bytes: u64| bytes as f64 / f64::from(page_bytes);
-        // A set is read to be found in, and before it is written anew, if there is something in it.
-        let set_reads = (all.hits_small + all.sets_read) as f64 * pages(SET_BYTES.into()).ceil();
+        // A set is read to be found in, and before it is written anew, if there is something in it. A log reads a page.
+        let set_reads = (all.hits_small + all.sets_read) as f64 * pages(set_bytes).ceil();
         // A large object begins anywhere in a page: it lies in one more than its bytes fill.
         let reads = set_reads + all.hits_large as f64 + pages(all.hit_weight_large);
         Some(Traffic {
@@ -188,16 +131,16 @@ impl Candidate {
             hit_ratio_dram: hits(|it| it.hits_dram, DRAM_HITS_OFF),
             alwa: writes(|it| it.taken_weight),
             over_time: OverTime {
-                hit_ratio: spread(HybridCounts::hits, |it| it.gets),
-                hit_ratio_dram: spread(|it| it.hits_dram, |it| it.gets),
-                alwa: spread(host_bytes, |it| it.taken_weight),
+                hit_ratio: spread(&HybridCounts::hits, |it| it.gets),
+                hit_ratio_dram: spread(&|it| it.hits_dram, |it| it.gets),
+                alwa: spread(&host_bytes, |it| it.taken_weight),
             },
             host_bytes: writes(calls)?,
-            set_bytes: set_bytes(&all) as f64 / accesses,
+            small_bytes: small_bytes(&all) as f64 / accesses,
             reads: reads / accesses,
             too_large: all.too_large as f64 / all.offered.max(1) as f64,
             // A part that the trace never writes is left out, such as the sets of a trace without small objects.
-            is_filled: (first.sets_written >= self.room.0 || last.sets_written == 0)
+            is_filled: (small_bytes(first) >= self.room.0 || small_bytes(last) == 0)
                 && (first.log_weight >= self.room.1 || last.log_weight == 0),
         })
     }
@@ -211,12 +154,12 @@ fn calls(counts: &HybridCounts) -> u64 {
     counts.gets + counts.sets + counts.removals
 }
 
-fn set_bytes(counts: &HybridCounts) -> u64 {
-    counts.sets_written * u64::from(SET_BYTES)
-}
-
-fn host_bytes(counts: &HybridCounts) -> u64 {
-    set_bytes(counts) + counts.log_weight
+/// Whole sets, or whole regions of a log besides the open one.
+fn room_of_small(rules: &HybridRules) -> u64 {
+    match rules.small_log {
+        Some(log) => (rules.small_weight / log.region_weight).saturating_sub(1) * log.region_weight,
+        None => rules.small_weight / u64::from(rules.set_weight) * u64::from(rules.set_weight),
+    }
 }
 
 impl Work for Candidate {
@@ -232,13 +175,22 @@ impl Work for Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::predict::{Layout, SET_BYTES, Settings, SmallEngine};
 
     fn get(object: u32, weight: u32) -> Access {
         Access { object, weight, now_seconds: 0, is_removal: false, is_set: false }
     }
 
     fn layout(small_share: f64) -> Layout {
-        Layout { dram_bytes: 0, utilization: 1.0, flash_bytes: 64 << 20, small_share, admission: 1.0 }
+        Layout {
+            dram_bytes: 0,
+            utilization: 1.0,
+            flash_bytes: 64 << 20,
+            small_share,
+            admission: 1.0,
+            small: SmallEngine::Sets,
+            settings: Settings::default(),
+        }
     }
 
     fn traffic(layout: &Layout, accesses: &[Access], warm_up: f64) -> Traffic {
@@ -255,7 +207,9 @@ mod tests {
         let all = traffic(&layout(0.5), &accesses, 0.0);
         assert!((all.hit_ratio.unwrap().value - 0.75).abs() < 1e-9 && !all.is_filled);
         // An access in four writes a set, of which few have something in them before, and three read one.
-        assert!((all.host_bytes.value - 4096.0 / 4.0).abs() < 1e-9 && (all.set_bytes - 1024.0).abs() < 1e-9);
+        assert!(
+            (all.host_bytes.value - 4096.0 / 4.0).abs() < 1e-9 && (all.small_bytes - 1024.0).abs() < 1e-9
+        );
         assert!((all.alwa.unwrap().value - 40.96).abs() < 1e-9 && (0.75..0.77).contains(&all.reads));
         let warm = traffic(&layout(0.5), &accesses, 0.25);
         assert_eq!((warm.hit_ratio.unwrap().value, warm.host_bytes.value, warm.reads), (1.0, 0.0, 1.0));
@@ -284,7 +238,7 @@ mod tests {
         let passing: Vec<Access> = (0..20_480).map(|number| get(number, 8192)).collect();
         let full = traffic(&layout(0.0), &passing, 0.5);
         assert!(
-            full.is_filled && (full.host_bytes.value - 129.0 * 64.0).abs() < 1e-9 && full.set_bytes == 0.0
+            full.is_filled && (full.host_bytes.value - 129.0 * 64.0).abs() < 1e-9 && full.small_bytes == 0.0
         );
         let [low, high] = [full.alwa.unwrap().low, full.alwa.unwrap().high];
         let value = 129.0 * 64.0 / 8192.0;
@@ -342,17 +296,5 @@ mod tests {
         assert!(found.over_time.hit_ratio_dram.is_some());
         let nothing_taken = traffic(&layout(0.5), &vec![get(1, 100); 10_000], 0.5);
         assert_eq!((nothing_taken.alwa, nothing_taken.over_time.alwa), (None, None));
-    }
-
-    #[test]
-    fn a_layout_is_divided_by_the_scale_and_its_regions_are_many() {
-        let whole = Layout { dram_bytes: 42 << 30, flash_bytes: 1 << 40, ..layout(0.25) };
-        let rules = whole.rules(1024, 1);
-        assert_eq!((rules.dram_weight, rules.small_weight), (42 << 20, 1 << 28));
-        assert_eq!((rules.large_weight, rules.block_weight), (3 << 28, 3 << 19));
-        assert_eq!(whole.rules(1, 1).block_weight, REGION_BYTES);
-        assert_eq!(whole.rules(1 << 20, 1).block_weight, LEAST_REGION_BYTES);
-        assert_eq!((rules.large_at_most, whole.rules(1 << 20, 1).large_at_most), (16 << 20, 16 << 20));
-        assert_eq!((rules.small_at_most, layout(0.0).rules(1, 1).small_at_most), (SMALL_AT_MOST, 0));
     }
 }

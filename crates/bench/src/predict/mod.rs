@@ -1,12 +1,14 @@
-//! Predicts hits, wear, cost and latency of a cache on a drive from a trace, without an engine, a drive or data.
+//! Predicts hits, wear, cost and latency of a cache on a drive from a trace or a config, without an engine, a drive or data.
 //!
-//! A [`Plan`] has the layouts of a cache and the drive. The trace is read once into a temporary file. Each layout is simulated object by
+//! [`configured`] reads the cache and the requests of a config. A [`Plan`] has the layouts of a cache and the drive. The trace is read once into a temporary file. Each layout is simulated object by
 //! object ([`candidate`]), and the model drive is written as the layout would write it ([`wear`]). Years, carbon and price follow
 //! from both ([`point`]). Every figure has bounds ([`Figure`]). [`target`] chooses a point; [`report`] and [`plot`] print the
 //! result.
 
 mod candidate;
+pub mod configured;
 mod figure;
+mod layout;
 pub mod plot;
 mod point;
 pub mod report;
@@ -17,8 +19,8 @@ use ssd::Card;
 use ssd::model::lifetime::Endurance;
 use workload::trace::{Accesses, ReadReport};
 
-pub use candidate::{Layout, SET_BYTES, SMALL_AT_MOST};
 pub use figure::{Figure, OverTime};
+pub use layout::{Layout, SET_BYTES, SMALL_AT_MOST, Settings, SmallEngine};
 pub use point::{Inputs, Point};
 pub use wear::{ReadLatency, Reads};
 
@@ -48,6 +50,10 @@ pub struct Plan {
     pub utilizations: Vec<f64>,
     /// Shares of the cache on flash that small objects have.
     pub small_shares: Vec<f64>,
+    /// Engines for small objects.
+    pub small: Vec<SmallEngine>,
+    /// Settings of the cache in all layouts.
+    pub settings: Settings,
     /// Admission probabilities of objects that leave DRAM.
     pub admissions: Vec<f64>,
     /// With and without placement by handle.
@@ -117,8 +123,8 @@ pub enum PredictError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] SimulateError),
-    /// The trace is too short.
-    #[error("the trace has {accesses} accesses; a prediction needs at least {LEAST_ACCESSES}")]
+    /// The trace or the config's run is too short.
+    #[error("has {accesses} accesses; a prediction needs at least {LEAST_ACCESSES}")]
     TooShort {
         /// Its accesses.
         accesses: u64,
@@ -275,11 +281,13 @@ impl Plan {
         for &utilization in &self.utilizations {
             for &dram in &self.dram {
                 for &small_share in &self.small_shares {
-                    for &admission in &self.admissions {
-                        let layout = self.layout(dram, utilization, small_share, admission);
-                        check(&layout, scale)?;
-                        if !layouts.contains(&layout) {
-                            layouts.push(layout);
+                    for &small in &self.small {
+                        for &admission in &self.admissions {
+                            let layout = self.layout(dram, utilization, (small_share, small), admission);
+                            check(&layout, scale)?;
+                            if !layouts.contains(&layout) {
+                                layouts.push(layout);
+                            }
                         }
                     }
                 }
@@ -288,13 +296,22 @@ impl Plan {
         Ok(layouts)
     }
 
-    fn layout(&self, dram: Dram, utilization: f64, small_share: f64, admission: f64) -> Layout {
+    fn layout(
+        &self,
+        dram: Dram,
+        utilization: f64,
+        (small_share, small): (f64, SmallEngine),
+        admission: f64,
+    ) -> Layout {
         let flash_bytes = (self.card.space.usable_bytes as f64 * utilization) as u64;
         let dram_bytes = match dram {
             Dram::Bytes(bytes) => bytes,
             Dram::OfFlash(share) => (flash_bytes as f64 * share) as u64,
         };
-        Layout { dram_bytes, utilization, flash_bytes, small_share, admission }
+        // Without small objects there is one engine.
+        let small = if small_share > 0.0 { small } else { SmallEngine::Sets };
+        let settings = self.settings;
+        Layout { dram_bytes, utilization, flash_bytes, small_share, admission, small, settings }
     }
 
     /// The load on the drive; `None` if it is not written. Without a rate, one request per second is assumed: write amplification
@@ -313,7 +330,9 @@ impl Plan {
             small_share: layout.small_share,
             placement,
             host_bytes_per_second: traffic.host_bytes.value * rate,
-            set_bytes_per_second: traffic.set_bytes * rate,
+            small_bytes_per_second: traffic.small_bytes * rate,
+            small: layout.small,
+            set_bytes: layout.settings.set_bytes,
             reads_per_second: traffic.reads * rate,
         })
     }

@@ -1,8 +1,8 @@
 //! A layout on the drive, with its predicted figures.
 
-use super::candidate::{Layout, Traffic};
+use super::candidate::Traffic;
 use super::wear::Reads;
-use super::{Figure, OverTime, Plan};
+use super::{Figure, Layout, OverTime, Plan};
 
 /// The layout of a prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,7 +64,8 @@ impl Point {
         let nand = written.map(|written| written.times(dlwa.unwrap_or(Figure::exact(1.0))));
         let years = nand.map(|nand| nand.map_down(|bytes| plan.endurance().years(bytes, 1.0)));
         let drives = years.map(|years| years.map_down(|years| (plan.prices.system_years / years).max(1.0)));
-        let dram_gb = inputs.layout.dram_bytes as f64 / 1e9;
+        let layout = &inputs.layout;
+        let dram_gb = (layout.dram_bytes + layout.small_dram_bytes()) as f64 / 1e9;
         let (space, cost) = (&plan.card.space, &plan.card.cost);
         let kg_of_drive = space.raw_bytes as f64 / 1e9 * cost.kgco2e_per_gb;
         let usd_of_drive = space.usable_bytes as f64 / 1e9 * cost.usd_per_gb;
@@ -111,11 +112,18 @@ mod tests {
     use ssd::Card;
 
     use super::*;
-    use crate::predict::Prices;
+    use crate::predict::{Prices, Settings, SmallEngine};
 
     fn point(hit_ratio: f64, kg: f64, usd: f64) -> Point {
-        let layout =
-            Layout { dram_bytes: 0, utilization: 1.0, flash_bytes: 0, small_share: 0.0, admission: 1.0 };
+        let layout = Layout {
+            dram_bytes: 0,
+            utilization: 1.0,
+            flash_bytes: 0,
+            small_share: 0.0,
+            admission: 1.0,
+            small: SmallEngine::Sets,
+            settings: Settings::default(),
+        };
         Point {
             inputs: Inputs { layout, placement: true },
             hit_ratio: Some(Figure::exact(hit_ratio)),
@@ -161,6 +169,8 @@ mod tests {
             dram: Vec::new(),
             utilizations: Vec::new(),
             small_shares: Vec::new(),
+            small: Vec::new(),
+            settings: Settings::default(),
             admissions: Vec::new(),
             placements: Vec::new(),
             warm_up: 0.0,
@@ -183,7 +193,7 @@ mod tests {
             alwa: None,
             over_time: OverTime::default(),
             host_bytes: Figure { value: bytes, low: bytes / 2.0, high: bytes * 2.0 },
-            set_bytes: 0.0,
+            small_bytes: 0.0,
             reads: 0.0,
             is_filled: true,
         };
@@ -231,7 +241,7 @@ mod tests {
                 alwa: None,
                 over_time: OverTime::default(),
                 host_bytes,
-                set_bytes: 0.0,
+                small_bytes: 0.0,
                 reads: 0.0,
                 is_filled: true,
             };

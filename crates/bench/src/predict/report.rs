@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WINDOWS, WRITES_MORE};
-use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_AT_MOST};
+use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads};
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::amount::trimmed;
 use crate::report::text::{counted, drive_writes, grouped, was};
@@ -48,6 +48,8 @@ fn point(point: &Point) -> Value {
         "utilization": layout.utilization,
         "flash_bytes": layout.flash_bytes,
         "soc_share": layout.small_share,
+        "small": layout.small.name(),
+        "small_dram_bytes": layout.small_dram_bytes(),
         "admission": layout.admission,
         "placement": point.inputs.placement,
         "hit_ratio": varying(point.hit_ratio, over_time.hit_ratio),
@@ -74,11 +76,16 @@ fn assumptions(plan: &Plan) -> Vec<String> {
     let prices = &plan.prices;
     let (rated, cost, space) = (&plan.card.endurance, &plan.card.cost, &plan.card.space);
     vec![
-        "a missed object is fetched and stored; a set removes it from flash".into(),
+        match plan.settings.fills_misses {
+            true => "a missed object is fetched and stored; a set removes it from flash",
+            false => "a missed object is not stored; a set removes it from flash",
+        }
+        .into(),
         "LRU in DRAM; a hit on flash brings the object back to DRAM".into(),
         format!(
-            "objects of {SMALL_AT_MOST} bytes and less are in sets of {SET_BYTES} bytes, larger ones in regions evicted \
-             first in, first out"
+            "objects of {} bytes and less are in sets of {} bytes, or in a log in hash order with an index in DRAM; larger ones in \
+             regions evicted first in, first out",
+            plan.settings.small_at_most, plan.settings.set_bytes
         ),
         match plan.ignore_ttl {
             true => "times to live are ignored: nothing expires",
@@ -133,12 +140,14 @@ const fn with_rate(head: &'static str, width: usize, cell: fn(&Point) -> String)
     Column { head, width, cell, needs_rate: true }
 }
 
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 18] = [
     column("", 1, |point| if point.is_best { "*" } else { "" }.to_owned()),
     column("DRAM", 9, |point| bytes(point.inputs.layout.dram_bytes)),
     column("flash", 9, |point| bytes(point.inputs.layout.flash_bytes)),
     column("of drive", 8, |point| percent(point.inputs.layout.utilization)),
     column("SOC", 5, |point| percent(point.inputs.layout.small_share)),
+    column("small", 5, |point| point.inputs.layout.small.name().to_owned()),
+    column("index", 9, |point| bytes(point.inputs.layout.small_dram_bytes())),
     column("admit", 6, |point| percent(point.inputs.layout.admission)),
     column("placed", 6, |point| if point.inputs.placement { "on" } else { "off" }.to_owned()),
     column("hits %", 18, |point| {
@@ -162,7 +171,8 @@ const COLUMNS: [Column; 16] = [
     with_rate("read", 16, reads),
 ];
 const LEGEND: &str = "
-of drive: share that the cache uses; SOC: share of flash for small objects; admit: probability of admission to flash
+of drive: share that the cache uses; SOC: share of flash for small objects
+small: their engine; index: DRAM for it besides the cache's: filters of sets, or index and open regions of a log; admit: probability of admission to flash
 placed: whether with placement handles; hits: of gets; ALWA, DLWA: write amplification of cache and drive
 in brackets: the interval of the error, where the engine's figure is expected for this trace
 over time: hits % of the worst and of the best tenth of what was counted; it says how much the trace changes, not how far off the hits are

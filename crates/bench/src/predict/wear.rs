@@ -4,8 +4,7 @@ use ssd::card::MIN_SCALED_PAGES;
 use ssd::run::{self, Arrival, Counted, Length, Load, Order, Pattern, Served, Stream};
 use ssd::{Card, Drive, Ftl, Shape, Untimed};
 
-use super::Figure;
-use super::candidate::SET_BYTES;
+use super::{Figure, SmallEngine};
 use crate::run::latency::Histogram;
 
 /// The load of a cache on a drive.
@@ -21,8 +20,12 @@ pub(super) struct Use<'a> {
     pub placement: bool,
     /// Bytes per second that the host writes.
     pub host_bytes_per_second: f64,
-    /// Bytes per second of sets among them.
-    pub set_bytes_per_second: f64,
+    /// Bytes per second of small objects among them.
+    pub small_bytes_per_second: f64,
+    /// The engine that writes them.
+    pub small: SmallEngine,
+    /// Size of a set.
+    pub set_bytes: u32,
     /// Pages per second that it reads.
     pub reads_per_second: f64,
 }
@@ -70,25 +73,34 @@ pub struct ReadLatency {
 }
 
 impl Use<'_> {
-    /// Pages per second of the host's sets and of its other writes.
+    /// Pages per second of the host's writes of small objects and of its other writes.
     fn pages_per_second(&self) -> (f64, f64) {
         let page = f64::from(self.card.space.page_bytes);
-        let sets = self.set_bytes_per_second / f64::from(SET_BYTES);
-        let pages_of_set = (f64::from(SET_BYTES) / page).ceil();
-        (sets * pages_of_set, (self.host_bytes_per_second - self.set_bytes_per_second) / page)
+        let small = match self.small {
+            SmallEngine::Sets => {
+                let set = f64::from(self.set_bytes);
+                self.small_bytes_per_second / set * (set / page).ceil()
+            }
+            SmallEngine::Log => self.small_bytes_per_second / page,
+        };
+        (small, (self.host_bytes_per_second - self.small_bytes_per_second) / page)
     }
 
     fn pattern(&self) -> Pattern {
         let (small, large) = self.pages_per_second();
-        let random = small / (small + large);
+        let of_small = small / (small + large);
+        let order = match self.small {
+            SmallEngine::Sets => Order::Uniform,
+            SmallEngine::Log => Order::Ring,
+        };
         let streams = [
-            Stream { space: self.small_share, writes: random, order: Order::Uniform },
-            Stream { space: 1.0 - self.small_share, writes: 1.0 - random, order: Order::Ring },
+            Stream { space: self.small_share, writes: of_small, order },
+            Stream { space: 1.0 - self.small_share, writes: 1.0 - of_small, order: Order::Ring },
         ];
         // Space that is never written acts as over-provisioning.
         match streams.iter().filter(|it| it.space > 0.0 && it.writes > 0.0).count() {
             2 => Pattern { streams: streams.to_vec() },
-            _ => Pattern::one(if random > 0.5 { Order::Uniform } else { Order::Ring }),
+            _ => Pattern::one(if of_small > 0.5 { order } else { Order::Ring }),
         }
     }
 
@@ -208,7 +220,9 @@ mod tests {
             small_share: 0.04,
             placement: false,
             host_bytes_per_second: 3.0 * 4096.0,
-            set_bytes_per_second: 2.0 * 4096.0,
+            small_bytes_per_second: 2.0 * 4096.0,
+            small: SmallEngine::Sets,
+            set_bytes: 4096,
             reads_per_second: 1.0,
         }
     }
@@ -234,9 +248,14 @@ mod tests {
         let sets_alone = Use { host_bytes_per_second: 2.0 * 4096.0, ..used(&card) };
         assert_eq!(sets_alone.pattern(), Pattern::one(Order::Uniform));
         assert!((sets_alone.written_share() - 0.04).abs() < 1e-12);
-        let ring_alone = Use { set_bytes_per_second: 0.0, ..used(&card) };
+        let ring_alone = Use { small_bytes_per_second: 0.0, ..used(&card) };
         assert_eq!((ring_alone.pattern(), ring_alone.written_share()), (Pattern::one(Order::Ring), 0.96));
         assert!((dlwa(ring_alone) - 1.0).abs() < 1e-9, "a ring moves nothing");
+        let log = |placement| dlwa(Use { small: SmallEngine::Log, placement, ..used(&card) });
+        assert!(
+            log(false) > 1.05 && log(true) < 1.01,
+            "two rings of different speed share units without placement"
+        );
     }
 
     #[test]
@@ -252,7 +271,7 @@ mod tests {
             let it = used(&card);
             let heavy = Use {
                 host_bytes_per_second: it.host_bytes_per_second * times,
-                set_bytes_per_second: it.set_bytes_per_second * times,
+                small_bytes_per_second: it.small_bytes_per_second * times,
                 reads_per_second: it.reads_per_second * times,
                 ..it
             };

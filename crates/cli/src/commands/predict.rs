@@ -1,12 +1,15 @@
-//! `flashwright predict`: hits, wear, cost and latency of caches on a drive, computed from a trace.
+//! `flashwright predict`: hits, wear, cost and latency of caches on a drive, computed from a trace or a config.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::bar::{Bar, Unit};
+use bench::config::cachebench::load;
+use bench::config::{Loaded, Override};
+use bench::predict::configured::{Configured, REQUESTS_AT_MOST};
 use bench::predict::target::Target;
-use bench::predict::{self, Dram, Plan, PredictError, Prices, plot, report};
-use bench::trace::open;
+use bench::predict::{self, Dram, Plan, PredictError, Prices, Settings, SmallEngine, plot, report};
+use bench::trace::{Accesses, open};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use ssd::Card;
@@ -23,37 +26,46 @@ const COSTS: &str = "Carbon and cost";
 /// The command line of `predict`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Trace files, block traces merged by time, others read one after the other; - is standard input
-    #[arg(required = true, value_name = "TRACE")]
+    /// Trace files, block traces merged by time, others read one after the other; - is standard input. Or a CacheBench config
+    /// (.json): its requests, and the cache that it describes, where no flag says otherwise
+    #[arg(required = true, value_name = "TRACE|CONFIG.json")]
     traces: Vec<PathBuf>,
     /// Drive card: a name from `ssd cards`, or the path of a TOML file
     #[arg(long, value_name = "CARD")]
     drive: String,
     /// Fraction of the drive's load that the trace represents [default: such that the drive holds a quarter of the trace's
-    /// bytes]
+    /// bytes]. Of a config: as in bench --scale [default: 1/1 for a replay, else by the size of its flash]
     #[arg(long, value_name = "1/N", value_parser = quantity::scale)]
     scale: Option<u32>,
     /// Requests per second of the whole drive's cache [default: the trace's own rate times N if --scale is given, else unknown]
     #[arg(long, value_name = "N", value_parser = quantity::positive)]
     rate: Option<f64>,
-    /// DRAM sizes, separated by commas: bytes at full scale (42GiB), or a percentage of the flash (4%)
-    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "1%,4%", value_parser = dram)]
-    dram: Vec<Dram>,
-    /// Shares of the drive that the cache uses, separated by commas
-    #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "50%,100%", value_parser = most_of)]
-    utilization: Vec<f64>,
-    /// Shares of the flash for small objects, separated by commas
-    #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "4%", value_parser = quantity::share)]
-    soc: Vec<f64>,
-    /// Probabilities of admission to flash for objects that leave DRAM, separated by commas
-    #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "100%", value_parser = most_of)]
-    admission: Vec<f64>,
-    /// Whether small and large objects have a placement handle each [default: both, if the drive has handles]
+    /// DRAM sizes, separated by commas: bytes at full scale (42GiB), or a percentage of the flash (4%) [default: the config's, of a
+    /// trace 1%,4%]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = dram)]
+    dram: Option<Vec<Dram>>,
+    /// Shares of the drive that the cache uses, separated by commas [default: the config's, of a trace 50%,100%]
+    #[arg(long, value_name = "N%,...", value_delimiter = ',', value_parser = most_of)]
+    utilization: Option<Vec<f64>>,
+    /// Shares of the flash for small objects, separated by commas [default: the config's, of a trace 4%]
+    #[arg(long, value_name = "N%,...", value_delimiter = ',', value_parser = quantity::share)]
+    soc: Option<Vec<f64>>,
+    /// Engines for small objects, separated by commas: sets, or a log with an index in DRAM, which is counted [default: the config's, of a
+    /// trace sets]
+    #[arg(long, value_enum, value_name = "ENGINE,...", value_delimiter = ',')]
+    small: Option<Vec<SmallName>>,
+    /// Probabilities of admission to flash for objects that leave DRAM, separated by commas [default: the config's, of a trace 100%]
+    #[arg(long, value_name = "N%,...", value_delimiter = ',', value_parser = most_of)]
+    admission: Option<Vec<f64>>,
+    /// Whether small and large objects have a placement handle each [default: the config's, of a trace both, if the drive has handles]
     #[arg(long, value_enum, value_name = "MODE")]
     placement: Option<PlacementName>,
-    /// Share of the accesses that warm up the cache and are not counted
-    #[arg(long, alias = "warm-up", value_name = "N%", default_value = "50%", value_parser = quantity::share)]
-    warmup: f64,
+    /// Share of the accesses that warm up the cache and are not counted [default: the config's warmupOps, else 50%]
+    #[arg(long, alias = "warm-up", value_name = "N%", value_parser = quantity::share)]
+    warmup: Option<f64>,
+    /// Override a key of the config, as in bench: cache_config.cacheSizeMB=64; KEY=null removes it
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<Override>,
     /// Conditions on the result, separated by commas, such as "life>=5y,p99<1ms,hits>80%"; the answer is the cheapest point that
     /// meets them (hits, dram-hits, alwa, dlwa, life, kgco2e, price, mean, p99)
     #[arg(long, value_name = "CONDITIONS")]
@@ -85,6 +97,15 @@ pub struct Arguments {
     pub(crate) common: Common,
 }
 
+/// Share of the accesses that are not counted by default.
+const WARM_UP: f64 = 0.5;
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum SmallName {
+    Sets,
+    Log,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum PlacementName {
     Off,
@@ -94,27 +115,52 @@ enum PlacementName {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let plan = match plan(arguments) {
-        Ok(plan) => plan,
+    let made = configured(arguments).and_then(|configured| {
+        let plan = plan(arguments, configured.as_ref())?;
+        Ok((configured, plan))
+    });
+    let (configured, plan) = match made {
+        Ok(made) => made,
         Err(error) => return arguments.common.refuse(&error),
     };
-    arguments.common.conclude("predict", &config(arguments, &plan), predicted(arguments, &plan))
+    let found = predicted(arguments, configured.as_ref(), &plan);
+    arguments.common.conclude("predict", &config(arguments, &plan), found)
 }
 
-fn plan(arguments: &Arguments) -> Result<Plan, String> {
-    let card = Card::load(&arguments.drive).map_err(|error| format!("--drive: {error}"))?;
-    let placements = match (arguments.placement, &card.placement) {
-        (Some(PlacementName::On | PlacementName::Both), None) => {
-            return Err(format!("--placement: {} has no placement handles", card.name));
-        }
-        (Some(PlacementName::On), Some(_)) => vec![true],
-        (None | Some(PlacementName::Both), Some(_)) => vec![false, true],
-        (None | Some(PlacementName::Off), _) => vec![false],
+/// The config, if the file is one.
+fn configured(arguments: &Arguments) -> Result<Option<Configured>, String> {
+    let is_config = |path: &PathBuf| path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json"));
+    let Some(file) = arguments.traces.iter().find(|path| is_config(path)) else {
+        return match arguments.set.is_empty() {
+            true => Ok(None),
+            false => Err("--set: is for a config (CONFIG.json), and this is a trace".into()),
+        };
     };
-    if arguments.warmup >= 1.0 {
+    if arguments.traces.len() > 1 {
+        return Err(format!("{}: a config is predicted alone, without other files", file.display()));
+    }
+    if let Some(flag) = arguments.reading.reads_differently() {
+        return Err(format!("{flag}: is for a trace; a config has its own keys (--set KEY=VALUE)"));
+    }
+    configured_of(file, &arguments.set).map(Some)
+}
+
+fn configured_of(file: &Path, overrides: &[Override]) -> Result<Configured, String> {
+    match load(file, overrides).map_err(|error| error.to_string())? {
+        Loaded::Config(config) => Configured::of(&config).map_err(|error| error.to_string()),
+        Loaded::Part(kind, _) => {
+            Err(format!("{}: is {kind}, not a config with a cache and requests", file.display()))
+        }
+    }
+}
+
+fn plan(arguments: &Arguments, configured: Option<&Configured>) -> Result<Plan, String> {
+    let card = Card::load(&arguments.drive).map_err(|error| format!("--drive: {error}"))?;
+    let warm_up = arguments.warmup.or_else(|| configured?.warm_up).unwrap_or(WARM_UP);
+    if warm_up >= 1.0 {
         return Err("--warmup: must be below 100%, or nothing is counted".into());
     }
-    if let Some(share) = arguments.soc.iter().find(|share| **share > 1.0) {
+    if let Some(share) = arguments.soc.iter().flatten().find(|share| **share > 1.0) {
         return Err(format!("--soc: {}% is more than all of the flash", share * 100.0));
     }
     Files::reading(&arguments.traces).writing([arguments.common.result_file()]).check()?;
@@ -123,16 +169,30 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     }
     let rated_dlwa = arguments.rated_dlwa.unwrap_or(card.endurance.dlwa());
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let or_usual = |given: &Option<Vec<f64>>, of_config: Option<f64>, usual: &[f64]| {
+        given.clone().unwrap_or_else(|| of_config.map_or_else(|| usual.to_vec(), |it| vec![it]))
+    };
+    let of_dram = || match configured {
+        Some(it) => vec![Dram::Bytes(it.dram_bytes)],
+        None => vec![Dram::OfFlash(0.01), Dram::OfFlash(0.04)],
+    };
+    let engine = |name: &SmallName| match name {
+        SmallName::Sets => SmallEngine::Sets,
+        SmallName::Log => SmallEngine::Log,
+    };
+    let of_small = || vec![configured.map_or(SmallEngine::Sets, |it| it.small)];
+    let used = configured.map(|it| share_used(it, &card, arguments.utilization.is_none())).transpose()?;
     Ok(Plan {
-        card,
-        scale: arguments.scale,
-        requests_per_second: arguments.rate,
-        dram: arguments.dram.clone(),
-        utilizations: arguments.utilization.clone(),
-        small_shares: arguments.soc.clone(),
-        admissions: arguments.admission.clone(),
-        placements,
-        warm_up: arguments.warmup,
+        scale: arguments.scale.or_else(|| Some(configured?.usual_scale(&card))),
+        requests_per_second: arguments.rate.or_else(|| configured?.requests_per_second),
+        dram: arguments.dram.clone().unwrap_or_else(of_dram),
+        utilizations: or_usual(&arguments.utilization, used, &[0.5, 1.0]),
+        small_shares: or_usual(&arguments.soc, configured.map(|it| it.small_share), &[0.04]),
+        small: arguments.small.as_ref().map_or_else(of_small, |names| names.iter().map(engine).collect()),
+        settings: configured.map_or_else(Settings::default, |it| it.settings),
+        admissions: or_usual(&arguments.admission, configured.map(|it| it.admission), &[1.0]),
+        placements: placements(arguments, configured, &card)?,
+        warm_up,
         ignore_ttl: arguments.ignore_ttl,
         prices: Prices {
             system_years: arguments.system_years,
@@ -142,6 +202,44 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         },
         threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
         seed: arguments.common.seed,
+        card,
+    })
+}
+
+/// The share of the drive that the config's flash is.
+fn share_used(configured: &Configured, card: &Card, is_needed: bool) -> Result<f64, String> {
+    let share = configured.flash_bytes as f64 / card.space.usable_bytes as f64;
+    if share > 1.0 && is_needed {
+        return Err(format!(
+            "cache_config.nvmCacheSizeMB: {} bytes are more than {} has ({}); --utilization 100% takes all of it",
+            configured.flash_bytes, card.name, card.space.usable_bytes
+        ));
+    }
+    Ok(share)
+}
+
+fn placements(
+    arguments: &Arguments,
+    configured: Option<&Configured>,
+    card: &Card,
+) -> Result<Vec<bool>, String> {
+    let has_handles = card.placement.is_some();
+    Ok(match (arguments.placement, configured) {
+        (Some(PlacementName::On | PlacementName::Both), _) if !has_handles => {
+            return Err(format!("--placement: {} has no placement handles", card.name));
+        }
+        (Some(PlacementName::On), _) => vec![true],
+        (Some(PlacementName::Both), _) => vec![false, true],
+        (Some(PlacementName::Off), _) => vec![false],
+        (None, Some(configured)) if configured.placement && !has_handles => {
+            return Err(format!(
+                "cache_config.deviceEnableFDP: {} has no placement handles; --placement off predicts the config without",
+                card.name
+            ));
+        }
+        (None, Some(configured)) => vec![configured.placement],
+        (None, None) if has_handles => vec![false, true],
+        (None, None) => vec![false],
     })
 }
 
@@ -158,6 +256,7 @@ fn config(arguments: &Arguments, plan: &Plan) -> Value {
         "dram": plan.dram.iter().map(dram).collect::<Vec<Value>>(),
         "utilization": plan.utilizations,
         "soc_share": plan.small_shares,
+        "small": plan.small.iter().map(|it| it.name()).collect::<Vec<_>>(),
         "admission": plan.admissions,
         "placement": plan.placements,
         "warmup": plan.warm_up,
@@ -169,9 +268,33 @@ fn config(arguments: &Arguments, plan: &Plan) -> Value {
     })
 }
 
-fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
-    let input = arguments.reading.input(arguments.traces.clone());
-    let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
+/// The accesses of the trace, or of the config.
+fn accesses(
+    arguments: &Arguments,
+    configured: Option<&Configured>,
+    plan: &Plan,
+) -> Result<Box<dyn Accesses>, String> {
+    let Some(configured) = configured else {
+        let input = arguments.reading.input(arguments.traces.clone());
+        return open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string());
+    };
+    configured.warnings.iter().for_each(|words| arguments.common.warn(words));
+    let at_most = arguments.reading.limit.unwrap_or(REQUESTS_AT_MOST);
+    let (wanted, limited) = (configured.requests(), arguments.reading.limit.is_some());
+    if configured.is_generated() && wanted > at_most && !limited {
+        arguments.common.warn(&format!(
+            "the first {} of the config's {} requests are predicted; --limit N for more",
+            bench::report::text::grouped(at_most),
+            bench::report::text::grouped(wanted)
+        ));
+    }
+    let scale = plan.scale.unwrap_or(1);
+    configured.accesses(scale, at_most, plan.seed).map_err(|error| error.to_string())
+}
+
+fn predicted(arguments: &Arguments, configured: Option<&Configured>, plan: &Plan) -> Result<Finding, String> {
+    let trace = accesses(arguments, configured, plan)?;
+    let names = arguments.reading.input(arguments.traces.clone()).names();
     let stop = arguments.common.new_stop();
     arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
@@ -185,7 +308,7 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     let outcome = predict::run(plan, trace, &stop, arguments.common.quiet, progress);
     bar.finish();
     let outcome = outcome.map_err(|error| match error {
-        PredictError::TooShort { .. } => format!("{}: {error}", input.names()),
+        PredictError::TooShort { .. } => format!("{names}: {error}"),
         other => other.to_string(),
     })?;
     outcome

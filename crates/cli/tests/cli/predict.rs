@@ -301,3 +301,94 @@ fn target_names_the_cheapest_point_or_the_condition_that_none_meets() {
     let text = out(&flashwright(&[&run[..], &["--target", "hits>99.9%"]].concat()));
     assert!(text.contains("target: no point meets hits>99.9%\n  hits>99.9%: the best point has"), "{text}");
 }
+
+/// A cache of small objects alone, in sets over 95 % of the drive.
+const SMALL_OBJECTS: &str = r#"{ "cache_config": { "cacheSizeMB": 43000, "maxAllocSize": 16384, "allocFactor": 1.2, "nvmCacheSizeMB": 1790000,
+    "nvmCachePaths": ["/dev/nvme0n1"], "navyBlockSize": 4096, "navyBigHashSizePct": 95, "navySegmentedFifoSegmentRatio": [1] },
+  "test_config": { "generator": "online", "enableLookaside": true, "numOps": 125000, "numThreads": 8, "numKeys": 12000000000,
+    "keySizeRange": [16, 17], "keySizeRangeProbability": [1.0], "valSizeRange": [200, 400], "valSizeRangeProbability": [1.0],
+    "popularityBuckets": [600000000, 3000000000, 8400000000], "popularityWeights": [0.5, 0.3, 0.2], "getRatio": 0.8, "setRatio": 0.2,
+    "delRatio": 0.0 } }"#;
+
+/// Runs a config in the engine on the model drive, and predicts it. Hits must be within a point, the cache's write amplification
+/// within 5 %, and the drive's within 10 %.
+fn compare(config: &str, changes: &[&str]) {
+    let mut flags = vec!["--scale", "1/8192", "--threads", "1"];
+    changes.iter().for_each(|change| flags.extend(["--set", change]));
+    let of_engine: Vec<&str> =
+        flags.iter().copied().filter(|flag| !["--threads", "1"].contains(flag)).collect();
+    let ran = json(&[&["bench", config, "--device", "sim:pm9d3"][..], &of_engine].concat());
+    let foretold = json(&[&["predict", config, "--drive", "pm9d3"][..], &flags].concat());
+    let point = &foretold["points"][0];
+    let pair = |name: &str| (ran["totals"][name].as_f64().unwrap(), point[name]["value"].as_f64().unwrap());
+    println!("{config} {changes:?}: engine and prediction {:?}", ["hit_ratio", "alwa", "dlwa"].map(pair));
+    let (hits, predicted) = pair("hit_ratio");
+    assert!((hits - predicted).abs() <= 0.01, "hits {hits}, predicted {predicted}");
+    for (name, share) in [("alwa", 0.05), ("dlwa", 0.1)] {
+        let (ours, predicted) = pair(name);
+        assert!((predicted / ours - 1.0).abs() <= share, "{name} {ours}, predicted {predicted}");
+    }
+}
+
+#[test]
+fn config_is_predicted_as_the_engine_runs_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let small_objects = directory.path().join("small.json");
+    std::fs::write(&small_objects, SMALL_OBJECTS).unwrap();
+    let fdp = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fdp.json");
+    let shorter = ["test_config.numOps=40000", "test_config.warmupOps=20000"];
+    compare(fdp, &shorter);
+    compare(small_objects.to_str().unwrap(), &["test_config.warmupOps=80000"]);
+    compare(fdp, &[&shorter[..], &["cache_config.navySmallItemEngine=log"]].concat());
+}
+
+/// The log writes its objects once and takes an index, which is counted in carbon.
+#[test]
+fn sets_and_log_are_rows_of_one_prediction() {
+    let fdp = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fdp.json");
+    let asked = ["predict", fdp, "--drive", "pm9d3", "--scale", "1/8192", "--set", "test_config.numOps=5000"];
+    let more = ["--small", "sets,log", "--rate", "1000", "--target", "alwa<1.5"];
+    let result = json(&[&asked[..], &more].concat());
+    let [sets, log] = result["points"].as_array().unwrap().as_slice() else { panic!("{result}") };
+    assert_eq!((&sets["small"], &log["small"]), (&Value::from("sets"), &Value::from("log")));
+    assert!(figure(sets, "alwa")[1] > 1.5 && figure(log, "alwa")[1] < 1.2, "{result}");
+    assert_eq!(result["target"]["point"], 1);
+    // 71,600 MiB of small objects: a filter of 8 bytes per 4 KiB, and some 3 bytes per object of 256.
+    let [of_sets, of_log] = [sets, log].map(|point| point["small_dram_bytes"].as_f64().unwrap());
+    assert!((of_sets / 146_636_800.0 - 1.0).abs() < 0.01, "{of_sets}");
+    let objects = 71_600.0 * 1_048_576.0 / 256.0;
+    assert!((2.8..5.0).contains(&(of_log / objects)), "{of_log}");
+    assert!(figure(log, "kgco2e")[0] > 1.5 * (43_000.0 * 1.048_576 + of_log / 1e6) / 1e3, "{log}");
+}
+
+#[test]
+fn config_that_cannot_be_predicted_is_refused_with_its_key() {
+    let fdp = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fdp.json");
+    for (drive, flags, said) in [
+        ("pm9d3", vec!["--set", "cache_config.nvmCacheSizeMB=0"], "cache_config.nvmCacheSizeMB"),
+        ("pm9d3", vec!["--set", "cache_config.nvmCacheSizeMB=3000000"], "--utilization 100% takes all of it"),
+        (
+            "pm9d3",
+            vec!["--set", "cache_config.navyAdmissionWriteRateMB=10"],
+            "cache_config.navyAdmissionWriteRateMB",
+        ),
+        (
+            "pm9d3",
+            vec!["--set", "cache_config.nvmAdmissionRetentionTimeThreshold=60"],
+            "nvmAdmissionRetentionTime",
+        ),
+        ("pm9d3", vec!["--set", "test_config.onlySetIfMiss=true"], "--set test_config.onlySetIfMiss=false"),
+        ("pm9d3", vec!["--set", "test_config.numOps=100"], "fdp.json: has 1600 accesses; a prediction needs"),
+        ("pm9d3", vec!["--format", "csv"], "--format: is for a trace"),
+        ("tlc", vec![], "cache_config.deviceEnableFDP: tlc has no placement handles"),
+    ] {
+        let output = flashwright(&[&["predict", fdp, "--drive", drive][..], &flags].concat());
+        assert!(!output.status.success() && err(&output).contains(said), "{flags:?}: {}", err(&output));
+    }
+    let trace = flashwright(&["predict", "trace.csv", "--drive", "pm9d3", "--set", "test_config.numOps=1"]);
+    assert!(err(&trace).contains("--set: is for a config"), "{}", err(&trace));
+    let lru = ["predict", fdp, "--drive", "pm9d3", "--scale", "1/8192", "--set", "test_config.numOps=1000"];
+    let output =
+        flashwright(&[&lru[..], &["--set", "cache_config.navySegmentedFifoSegmentRatio=null"]].concat());
+    assert!(output.status.success() && err(&output).contains("predicted as evicted first in, first out"));
+}

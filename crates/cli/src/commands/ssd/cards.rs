@@ -62,6 +62,9 @@ fn workload(card: &Card) -> String {
         (Some(RatedFor::Jesd219), Some(dlwa)) => {
             format!(", under JESD219's enterprise workload at a write amplification of {dlwa}")
         }
+        (Some(RatedFor::MappingUnit), Some(dlwa)) => {
+            format!(", under random writes of one mapping unit at a write amplification of {dlwa}")
+        }
         (Some(RatedFor::Media), _) => ", in bytes written to the medium".into(),
         _ => String::new(),
     }

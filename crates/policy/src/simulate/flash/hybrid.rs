@@ -7,7 +7,7 @@
 //! An expired object is a miss, is evicted from DRAM without a write, and is removed from its set at the set's next write. Until then it
 //! takes space.
 
-use super::{FlashCache, Log, Newcomer, Sets};
+use super::{FlashCache, HashLog, HashLogRules, Log, Newcomer, Sets};
 use crate::Slot;
 use crate::admission::coin::{Chance, Coin};
 use crate::list::{List, Nodes};
@@ -29,8 +29,10 @@ pub struct HybridRules {
     pub set_weight: u32,
     /// Overhead of a set.
     pub set_header: u32,
-    /// Overhead of a small object on flash.
+    /// Overhead of a small object in a set.
     pub small_overhead: u32,
+    /// Sizes of the log of small objects; `None` keeps them in sets.
+    pub small_log: Option<HashLogRules>,
     /// Size of the flash for large objects.
     pub large_weight: u64,
     /// Size of a block of large objects, which is written and overwritten as a whole.
@@ -41,6 +43,8 @@ pub struct HybridRules {
     pub large_overhead: u32,
     /// Large objects are rounded up to a multiple of this.
     pub large_unit: u32,
+    /// Whether a missing object is fetched and stored, as by a cache-aside program.
+    pub fills_misses: bool,
     /// Probability that an object evicted from DRAM is admitted to flash, 0 to 1.
     pub admission: f64,
     /// Seed of the admission.
@@ -58,7 +62,7 @@ pub struct HybridCounts {
     pub removals: u64,
     /// Gets found in DRAM.
     pub hits_dram: u64,
-    /// Gets found in the sets.
+    /// Gets found among the small objects on flash.
     pub hits_small: u64,
     /// Gets found in the log.
     pub hits_large: u64,
@@ -74,8 +78,40 @@ pub struct HybridCounts {
     pub sets_written: u64,
     /// Sets that were read before they were written, because they were not empty.
     pub sets_read: u64,
-    /// Bytes written to the log, in whole units.
+    /// Bytes written to the log of small objects, in whole regions.
+    pub small_log_weight: u64,
+    /// Bytes written to the log of large objects, in whole units.
     pub log_weight: u64,
+}
+
+/// Small objects on flash.
+enum Small {
+    Sets(Sets),
+    Log(HashLog),
+}
+
+impl Small {
+    fn new(rules: &HybridRules) -> Self {
+        let room = u64::from(rules.set_weight - rules.set_header);
+        match rules.small_log {
+            Some(log) => Self::Log(HashLog::new(rules.small_weight, log)),
+            None => Self::Sets(Sets::new(rules.small_weight / u64::from(rules.set_weight) * room, room)),
+        }
+    }
+
+    fn engine(&self) -> &dyn FlashCache {
+        match self {
+            Self::Sets(sets) => sets,
+            Self::Log(log) => log,
+        }
+    }
+
+    fn engine_mut(&mut self) -> &mut dyn FlashCache {
+        match self {
+            Self::Sets(sets) => sets,
+            Self::Log(log) => log,
+        }
+    }
 }
 
 /// Expiry second of each object; 0 never expires.
@@ -108,7 +144,7 @@ pub struct Hybrid {
     weights: Weights,
     ends: Ends,
     now_seconds: u32,
-    small: Sets,
+    small: Small,
     large: Log,
     counts: HybridCounts,
 }
@@ -122,7 +158,6 @@ impl Hybrid {
     pub fn new(rules: HybridRules) -> Self {
         assert!((0.0..=1.0).contains(&rules.admission), "no chance: {}", rules.admission);
         assert!(rules.set_weight > rules.set_header && rules.large_unit > 0, "no room: {rules:?}");
-        let room = u64::from(rules.set_weight - rules.set_header);
         Self {
             coin: Coin::new(Chance::EachTime { seed: rules.seed }),
             nodes: Nodes::new(),
@@ -131,14 +166,14 @@ impl Hybrid {
             weights: Weights::new(),
             ends: Ends::default(),
             now_seconds: 0,
-            small: Sets::new(rules.small_weight / u64::from(rules.set_weight) * room, room),
+            small: Small::new(&rules),
             large: Log::scaled(rules.large_weight, rules.block_weight, rules.large_at_most),
             counts: HybridCounts::default(),
             rules,
         }
     }
 
-    /// Runs the requests in order. A missing object is fetched and stored, as by a cache-aside program. `ttls` has the TTL in seconds of
+    /// Runs the requests in order. `ttls` has the TTL in seconds of
     /// each access's object if the access stores it, 0 without expiry; if it is shorter than `accesses`, the rest does not expire.
     pub fn run(&mut self, accesses: &[Access], ttls: &[u32]) {
         for (place, access) in accesses.iter().enumerate() {
@@ -168,10 +203,15 @@ impl Hybrid {
     /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> HybridCounts {
-        let room = u64::from(self.rules.set_weight - self.rules.set_header);
-        let sets_written = self.small.written_weight() / room;
-        let (sets_read, log_weight) = (self.small.read_sets(), self.large.written_weight());
-        HybridCounts { sets_written, sets_read, log_weight, ..self.counts }
+        let counts = HybridCounts { log_weight: self.large.written_weight(), ..self.counts };
+        match &self.small {
+            Small::Sets(sets) => {
+                let room = u64::from(self.rules.set_weight - self.rules.set_header);
+                let (sets_written, sets_read) = (sets.written_weight() / room, sets.read_sets());
+                HybridCounts { sets_written, sets_read, ..counts }
+            }
+            Small::Log(log) => HybridCounts { small_log_weight: log.written_weight(), ..counts },
+        }
     }
 
     fn get(&mut self, slot: Slot, weight: u32, end: u32) {
@@ -183,13 +223,16 @@ impl Hybrid {
             return self.dram.move_to_front(&mut self.nodes, slot);
         }
         let held = self.weights.get(slot) as u32;
-        let weight = if self.small.holds(slot.0) {
+        let weight = if self.small.engine().holds(slot.0) {
             self.counts.hits_small += 1;
+            self.small.engine_mut().hit(slot.0);
             held
         } else if self.large.holds(slot.0) {
             self.counts.hits_large += 1;
             self.counts.hit_weight_large += u64::from(held);
             held
+        } else if !self.rules.fills_misses {
+            return;
         } else {
             self.ends.set(slot.0, end);
             weight
@@ -235,34 +278,37 @@ impl Hybrid {
 
     /// Objects that flash still has are not written again, and expired ones are not written at all.
     fn enter_flash(&mut self, slot: Slot) {
-        if self.has_expired(slot) || self.small.holds(slot.0) || self.large.holds(slot.0) {
+        if self.has_expired(slot) || self.small.engine().holds(slot.0) || self.large.holds(slot.0) {
             return;
         }
         let own = self.weights.get(slot) as u32;
         let is_small = own <= self.rules.small_at_most;
         let weight = if is_small {
-            own.saturating_add(self.rules.small_overhead)
+            // A log counts the headers of its objects itself.
+            let overhead = if self.rules.small_log.is_some() { 0 } else { self.rules.small_overhead };
+            own.saturating_add(overhead)
         } else {
             let takes = own.saturating_add(self.rules.large_overhead);
             takes.checked_next_multiple_of(self.rules.large_unit).unwrap_or(u32::MAX)
         };
         self.counts.offered += 1;
-        let at_most = if is_small { self.small.weight_at_most() } else { self.large.weight_at_most() };
+        let at_most =
+            if is_small { self.small.engine().weight_at_most() } else { self.large.weight_at_most() };
         if u64::from(weight) > at_most {
             self.counts.too_large += 1;
         } else if self.coin.toss(hash_of_object(slot.0), self.rules.admission) {
-            if is_small {
-                self.small.sweep(slot.0, |held| self.ends.has_passed(held, self.now_seconds));
+            if is_small && let Small::Sets(sets) = &mut self.small {
+                sets.sweep(slot.0, |held| self.ends.has_passed(held, self.now_seconds));
             }
-            let engine: &mut dyn FlashCache = if is_small { &mut self.small } else { &mut self.large };
+            let engine = if is_small { self.small.engine_mut() } else { &mut self.large };
             engine.insert(&[Newcomer { object: slot.0, weight }]);
             self.counts.taken_weight += u64::from(own);
         }
     }
 
     fn leave_flash(&mut self, slot: Slot) {
-        if self.small.holds(slot.0) {
-            self.small.remove(slot.0);
+        if self.small.engine().holds(slot.0) {
+            self.small.engine_mut().remove(slot.0);
         } else if self.large.holds(slot.0) {
             self.large.remove(slot.0);
         }
@@ -286,6 +332,7 @@ impl HybridCounts {
             too_large: self.too_large - earlier.too_large,
             sets_written: self.sets_written - earlier.sets_written,
             sets_read: self.sets_read - earlier.sets_read,
+            small_log_weight: self.small_log_weight - earlier.small_log_weight,
             log_weight: self.log_weight - earlier.log_weight,
         }
     }
@@ -311,11 +358,13 @@ mod tests {
             set_weight: 25,
             set_header: 1,
             small_overhead: 2,
+            small_log: None,
             large_weight: 96,
             block_weight: 32,
             large_at_most: 32,
             large_overhead: 3,
             large_unit: 16,
+            fills_misses: true,
             admission: 1.0,
             seed: 1,
         }
@@ -338,6 +387,32 @@ mod tests {
         let counts = hybrid.counts();
         assert_eq!((counts.hits_small, counts.sets_written, counts.log_weight), (1, 3, 16));
         assert_eq!(counts.taken_weight, 43);
+    }
+
+    #[test]
+    fn small_objects_in_a_log_are_written_once_in_whole_regions() {
+        let log = HashLogRules {
+            region_weight: 50,
+            page_weight: 50,
+            page_overhead: 0,
+            object_overhead: 0,
+            readmission_share: 0.0,
+        };
+        let mut hybrid = Hybrid::new(HybridRules { small_log: Some(log), ..rules() });
+        // Two objects stay in DRAM. A region takes four of the others: half an object is left over at the end of its page.
+        hybrid.run(&(0..7).map(|object| get(object, 10)).collect::<Vec<_>>(), &[]);
+        let counts = hybrid.counts();
+        assert_eq!((counts.small_log_weight, counts.sets_written, counts.taken_weight), (50, 0, 50));
+        hybrid.run(&[get(0, 10)], &[]);
+        assert_eq!(hybrid.counts().hits_small, 1);
+    }
+
+    #[test]
+    fn miss_without_fill_stores_nothing() {
+        let mut hybrid = Hybrid::new(HybridRules { fills_misses: false, ..rules() });
+        let set = Access { is_set: true, ..get(1, 10) };
+        hybrid.run(&[get(0, 10), get(0, 10), set, get(1, 10)], &[]);
+        assert_eq!((hybrid.counts().gets, hybrid.counts().hits()), (3, 1));
     }
 
     #[test]
