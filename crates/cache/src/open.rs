@@ -14,7 +14,7 @@ use crate::dram::{Dram, OnExpiry, OnUnlinkExpired};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
 use crate::expiry_clock::ExpiryClock;
-use crate::flash::home::{Found, Settlement, inherited_end};
+use crate::flash::pair_store::{Found, PairSetup, earlier_pairs_end};
 use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Pair, Parts};
 use crate::flash::{DestructorCallback, HashFilter, OnEviction, Waiting};
@@ -47,13 +47,13 @@ impl Cache {
         let events = config.events.clone().map(|sink| Arc::new(Events::new(sink)));
         let mut dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
         // The engine contains the tiers, and the tiers call the engine.
-        let home = Home::default();
+        let engine_cell = EngineCell::default();
         // A simulation must be repeatable, so its seed is fixed.
         let new_seed = config.hash_seed.unwrap_or_else(|| if threads { random_seed() } else { 0 });
         let (flash, hash_seed) = match &config.flash {
             Some(flash) => {
-                let on_destructor = config.item_destructor.is_some().then(|| on_destructor(&home));
-                let callbacks = FlashCallbacks { on_eviction: on_eviction(&home), on_destructor };
+                let on_destructor = config.item_destructor.is_some().then(|| on_destructor(&engine_cell));
+                let callbacks = FlashCallbacks { on_eviction: on_eviction(&engine_cell), on_destructor };
                 let opened =
                     open_flash(flash, clock, config, new_seed, &callbacks, events.as_ref(), waiting).await?;
                 (Some(opened.0), opened.1)
@@ -62,13 +62,13 @@ impl Cache {
         };
         dram = dram.with_hash_seed(hash_seed);
         if config.item_destructor.is_some() || events.is_some() {
-            dram = dram.with_expiry_callback(on_expiry(&home, events.clone(), hash_seed));
+            dram = dram.with_expiry_callback(on_expiry(&engine_cell, events.clone(), hash_seed));
         }
         if config.item_destructor.is_some() {
-            dram = dram.with_unlink_expired_callback(on_unlink_expired(&home));
+            dram = dram.with_unlink_expired_callback(on_unlink_expired(&engine_cell));
         }
         let closed_seconds =
-            flash.iter().flat_map(|flash| &flash.pairs).filter_map(|pair| pair.home.closed_seconds);
+            flash.iter().flat_map(|flash| &flash.pairs).filter_map(|pair| pair.store.closed_seconds);
         closed_seconds.for_each(|seconds| expiry_clock.not_before(seconds));
         let pools = config.dram.pools.len();
         let stop = Arc::<Stop>::default();
@@ -97,7 +97,7 @@ impl Cache {
             closing: Closing::default(),
             yields: threads,
         });
-        let _ = home.set(Arc::downgrade(&engine));
+        let _ = engine_cell.set(Arc::downgrade(&engine));
         let background =
             if threads { Background::start(&engine)? } else { Background::without_threads(&engine) };
         Ok(Self { background, engine, _claim: claim })
@@ -105,7 +105,7 @@ impl Cache {
 }
 
 /// The engine, which the tiers call; set after the tiers are created.
-type Home = Arc<OnceLock<Weak<Engine>>>;
+type EngineCell = Arc<OnceLock<Weak<Engine>>>;
 
 /// Callbacks of the flash engines.
 #[derive(Clone)]
@@ -123,48 +123,48 @@ impl FlashCallbacks {
     }
 }
 
-fn on_eviction(home: &Home) -> OnEviction {
-    let home = Arc::clone(home);
-    Arc::new(move |item, take_out| match home.get().and_then(Weak::upgrade) {
+fn on_eviction(engine_cell: &EngineCell) -> OnEviction {
+    let engine_cell = Arc::clone(engine_cell);
+    Arc::new(move |item, take_out| match engine_cell.get().and_then(Weak::upgrade) {
         Some(engine) => engine.left_flash(item, take_out),
         None => _ = take_out(),
     })
 }
 
-fn on_destructor(home: &Home) -> DestructorCallback {
-    let home = Arc::clone(home);
+fn on_destructor(engine_cell: &EngineCell) -> DestructorCallback {
+    let engine_cell = Arc::clone(engine_cell);
     Arc::new(move |item, why| {
-        if let Some(engine) = home.get().and_then(Weak::upgrade) {
+        if let Some(engine) = engine_cell.get().and_then(Weak::upgrade) {
             engine.destroy_on_flash(item, why);
         }
     })
 }
 
 /// The copy on flash has expired too. It is removed with the item, so that the destructor is called once.
-fn on_unlink_expired(home: &Home) -> OnUnlinkExpired {
-    let home = Arc::clone(home);
+fn on_unlink_expired(engine_cell: &EngineCell) -> OnUnlinkExpired {
+    let engine_cell = Arc::clone(engine_cell);
     Arc::new(move |hash, key| {
-        if let Some(engine) = home.get().and_then(Weak::upgrade) {
+        if let Some(engine) = engine_cell.get().and_then(Weak::upgrade) {
             engine.displace(hash, key, None);
         }
     })
 }
 
-fn on_expiry(home: &Home, events: Option<Arc<Events>>, hash_seed: u64) -> OnExpiry {
-    let home = Arc::clone(home);
+fn on_expiry(engine_cell: &EngineCell, events: Option<Arc<Events>>, hash_seed: u64) -> OnExpiry {
+    let engine_cell = Arc::clone(engine_cell);
     Arc::new(move |item| {
         if let Some(events) = &events {
             let event = Event::new(EventKind::Expired, item.key(), KeyHash::seeded(item.key(), hash_seed));
             events.emit(&event.of(item.len(), item.expiry_seconds()));
         }
-        if let Some(engine) = home.get().and_then(Weak::upgrade) {
+        if let Some(engine) = engine_cell.get().and_then(Weak::upgrade) {
             engine.destroy(Some(item), Removal::Expired);
         }
     })
 }
 
 /// Selects the items that must be read when their region is reclaimed; `None` if there are none.
-fn told_of_regions(config: &CacheConfig, events: Option<&Arc<Events>>) -> Option<HashFilter> {
+fn reported_keys(config: &CacheConfig, events: Option<&Arc<Events>>) -> Option<HashFilter> {
     match events {
         _ if config.on_evict.is_some() || config.item_destructor.is_some() => Some(Arc::new(|_| true)),
         Some(events) => {
@@ -184,9 +184,8 @@ async fn open_flash(
     events: Option<&Arc<Events>>,
     waiting: Waiting,
 ) -> Result<(FlashTier, u64), CacheError> {
-    let settlements =
-        settlements(config, clock, whole.seed, callbacks, told_of_regions(whole, events).as_ref())?;
-    let (pairs, hash_seed) = settle(config, settlements, new_seed, waiting).await?;
+    let setups = setups(config, clock, whole.seed, callbacks, reported_keys(whole, events).as_ref())?;
+    let (pairs, hash_seed) = open_pairs(config, setups, new_seed, waiting).await?;
     let tier = FlashTier::new(Parts {
         pairs,
         device: Arc::clone(&config.device),
@@ -210,8 +209,8 @@ impl FlashConfig {
 
     fn check_engines(&self) -> Result<(), CacheError> {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::default());
-        let settlements = settlements(self, &clock, 0, &FlashCallbacks::unused(), None)?;
-        settlements.iter().try_for_each(Settlement::check_division)
+        let setups = setups(self, &clock, 0, &FlashCallbacks::unused(), None)?;
+        setups.iter().try_for_each(PairSetup::check_division)
     }
 
     /// The configured engine for small items; by default the log if it fits the device.
@@ -227,70 +226,70 @@ impl FlashConfig {
 /// The engine for small items if none is configured: sets if a cache with sets can be recovered from the device, otherwise the default.
 async fn engine_for(config: &FlashConfig, clock: &Arc<dyn Clock>, waiting: Waiting) -> SmallItems {
     let with_sets = FlashConfig { small_items: Some(SmallItems::Sets), ..config.clone() };
-    let settlements = settlements(&with_sets, clock, 0, &FlashCallbacks::unused(), None);
+    let setups = setups(&with_sets, clock, 0, &FlashCallbacks::unused(), None);
     // Errors are reported when the pairs are opened.
-    let first = settlements.ok().and_then(|settlements| settlements.into_iter().next());
+    let first = setups.ok().and_then(|setups| setups.into_iter().next());
     match first {
         Some(first) if first.fits_device_content(waiting).await => SmallItems::Sets,
         _ => config.small_items_or_default(),
     }
 }
 
-/// Assigns each pair its share of the device.
-fn settlements<'a>(
+/// The setup of each pair, with its slice of the device.
+fn setups<'a>(
     config: &'a FlashConfig,
     clock: &'a Arc<dyn Clock>,
     seed: u64,
     callbacks: &FlashCallbacks,
-    tells_of_regions: Option<&HashFilter>,
-) -> Result<Vec<Settlement<'a>>, CacheError> {
+    reported_keys: Option<&HashFilter>,
+) -> Result<Vec<PairSetup<'a>>, CacheError> {
     check_division(config)?;
     let mut offset_bytes = 0;
-    let settle = |(number, pair): (usize, &PairConfig)| {
+    let setup = |(number, pair): (usize, &PairConfig)| {
         let place = place(config, pair, offset_bytes)?;
         offset_bytes = place.end;
-        Ok(Settlement {
+        Ok(PairSetup {
             offset_bytes: place.start,
-            is_inherited: false,
+            covers_earlier_data: false,
             device: slice(config, place)?,
             config,
             soc_share: pair.soc_share,
             clock,
             store_id: store_id(clock, seed, number),
             callbacks: callbacks.clone(),
-            tells_of_regions: tells_of_regions.cloned(),
+            reported_keys: reported_keys.cloned(),
         })
     };
-    config.pairs.iter().enumerate().map(settle).collect()
+    config.pairs.iter().enumerate().map(setup).collect()
 }
 
 /// Opens all pairs. On an error none is changed, unless the device fails while they are written. Also returns the hash seed: that of the
 /// recovered items, or `new_seed` if there are none.
-async fn settle(
+async fn open_pairs(
     config: &FlashConfig,
-    mut settlements: Vec<Settlement<'_>>,
+    mut setups: Vec<PairSetup<'_>>,
     new_seed: u64,
     waiting: Waiting,
 ) -> Result<(Vec<Pair>, u64), CacheError> {
-    let inherited = 1..inherited_end(&config.device, waiting).await;
-    for settlement in &mut settlements {
-        settlement.is_inherited = inherited.contains(&settlement.offset_bytes);
-        settlement.check(waiting).await?;
+    let inherited = 1..earlier_pairs_end(&config.device, waiting).await;
+    for setup in &mut setups {
+        setup.covers_earlier_data = inherited.contains(&setup.offset_bytes);
+        setup.check(waiting).await?;
     }
-    for settlement in &settlements {
-        settlement.clear_inherited(waiting).await?;
+    for setup in &setups {
+        setup.erase_earlier_data(waiting).await?;
     }
-    let mut finds: Vec<Found> = Vec::with_capacity(settlements.len());
-    for settlement in &settlements {
+    let mut finds: Vec<Found> = Vec::with_capacity(setups.len());
+    for setup in &setups {
         let closed = finds.first().map(|first| first.closed.unwrap_or_default());
-        finds.push(settlement.find(closed, waiting).await?);
+        finds.push(setup.find(closed, waiting).await?);
     }
     // Recovered pairs were closed by one cache, so they have one seed.
     let hash_seed = finds.iter().find_map(Found::hash_seed).unwrap_or(new_seed);
-    let mut pairs: Vec<Pair> = Vec::with_capacity(settlements.len());
-    for (settlement, found) in settlements.into_iter().zip(finds) {
-        let first = pairs.first().map(|first| first.home.life);
-        pairs.push(settlement.open(found, first, hash_seed, waiting).await?);
+    let mut pairs: Vec<Pair> = Vec::with_capacity(setups.len());
+    for (setup, found) in setups.into_iter().zip(finds) {
+        let first = pairs.first().map(|first| first.store.session);
+        pairs.push(setup.open(found, first, hash_seed, waiting).await?);
     }
     Ok((pairs, hash_seed))
 }

@@ -8,10 +8,10 @@ pub mod chain;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod held_back;
-pub(crate) mod home;
 pub(crate) mod journal;
 pub mod log;
 pub(crate) mod outage;
+pub(crate) mod pair_store;
 pub mod region;
 mod small;
 pub mod soc;

@@ -15,7 +15,7 @@ use device::{Clock, Device};
 use policy::{Admission, Candidate};
 
 use super::held_back::HeldBack;
-use super::home::Home;
+use super::pair_store::PairStore;
 use super::region::{self, Lookup, RegionStore};
 use super::small::{SmallEngine, StagedSmall};
 use super::soc;
@@ -52,7 +52,7 @@ pub(crate) struct FlashTier {
 pub(crate) struct Pair {
     pub(crate) soc: Option<SmallEngine>,
     pub(crate) regions: Option<RegionStore>,
-    pub(crate) home: Home,
+    pub(crate) store: PairStore,
 }
 
 impl Pair {
@@ -351,8 +351,8 @@ impl FlashTier {
         let mut stats = FlashStats {
             puts: self.put_stats(),
             device: self.device.counters(),
-            recovered: self.pairs.iter().all(|pair| pair.home.recovered),
-            loss: self.pairs.iter().find_map(|pair| pair.home.loss),
+            recovered: self.pairs.iter().all(|pair| pair.store.recovered),
+            loss: self.pairs.iter().find_map(|pair| pair.store.loss),
             max_item_bytes: self.pairs.iter().map(Pair::max_item_bytes).min().unwrap_or(0) as u64,
             ..Default::default()
         };

@@ -178,7 +178,7 @@ impl Superblock {
 
     /// Identifies the time from an opening of the store to its closing, by the last superblock that marks it open.
     #[must_use]
-    pub fn life(&self) -> u64 {
+    pub fn session(&self) -> u64 {
         match self.state {
             State::Open => self.mark(self.sequence),
             State::Clean(_) => self.mark(self.sequence.saturating_sub(1)),
@@ -216,7 +216,7 @@ impl Superblock {
         self.write_next(device, waiting).await
     }
 
-    /// Replaces both copies of an open store in place. Their sequence numbers stay, since [`life`](Self::life) depends on them.
+    /// Replaces both copies of an open store in place. Their sequence numbers stay, since [`session`](Self::session) depends on them.
     ///
     /// # Errors
     /// A transfer failed.

@@ -145,7 +145,7 @@ fn rewritten_store_has_the_new_clear_time_in_both_copies_and_keeps_its_life() {
     block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
     let changed = Superblock { clear_at_seconds: 5, ..store };
     block_on(changed.rewrite(&device, Waiting::Thread)).unwrap();
-    assert_eq!((look(&device), changed.life()), (Recognised::Ours(changed), store.life()));
+    assert_eq!((look(&device), changed.session()), (Recognised::Ours(changed), store.session()));
     overwrite(&device, changed.sequence % 2 * COPY_BYTES, &[0; ENCODED_BYTES]);
     let older = Superblock { sequence: store.sequence - 1, ..changed };
     assert_eq!(look(&device), Recognised::Ours(older));

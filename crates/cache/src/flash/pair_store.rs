@@ -1,8 +1,8 @@
-//! Where a pair of engines lives on a device, and how it gets there: by its superblock.
+//! The store of a pair of engines: its slice of a device, with superblocks, snapshot area, regions and buckets.
 //!
-//! A pair owns a slice of the device: superblocks, snapshot area, regions, buckets. Opening it finds out what the slice
-//! holds, takes up the snapshot of a clean close, and marks the store open before anything else is written; so a crash from
-//! then on leaves a store that reopens empty, in a new generation. Closing writes a snapshot and marks the store clean.
+//! Opening a pair reads the superblock, restores the snapshot of a clean close or the journals, and marks the store open before anything
+//! else is written. After a crash without journals the store reopens empty, in a new generation. Closing writes a snapshot and marks the
+//! store clean.
 
 mod close;
 mod journals;
@@ -34,40 +34,40 @@ const REGIONS_SECTION: &str = "regions";
 const REGIONS_JOURNAL_SECTION: &str = "regions journal";
 /// The Unix second of the close, in 4 bytes.
 const CLOCK_SECTION: &str = "clock";
-/// Bytes that it takes with its name, length and checksum, at most.
+/// Most bytes of that section, with name, length and checksum.
 const CLOCK_SECTION_BYTES: u64 = 32;
 
-/// Items that go to regions though there are no buckets are seldom smaller; the snapshot area is sized by it. Where they
-/// are, and where keys too long for buckets have small values, the snapshot leaves out the regions that would go first.
+/// Assumed size of the smallest items in regions, for the size of the snapshot area. If items are smaller, the snapshot omits the regions
+/// that are evicted next.
 const SMALL_REGION_ITEM_BYTES: u64 = 256;
-/// Bytes a region and an item take in the region store's snapshot at most; and more where items have ranks.
+/// Most bytes of a region and of an item in the region store's snapshot, and the additional bytes if items have ranks.
 const SNAPSHOT_BYTES_A_REGION: u64 = 64;
 const SNAPSHOT_BYTES_AN_ITEM: u64 = 2;
 const RANKED_BYTES_A_REGION: u64 = 640;
 const RANKED_BYTES_AN_ITEM: u64 = 3;
 
-/// A pair's place on its device.
-pub(crate) struct Home {
-    /// For superblocks and snapshots.
+/// The open store of a pair.
+pub(crate) struct PairStore {
+    /// The device, with the placement handle of superblocks and snapshots.
     metadata: Arc<dyn Device>,
     superblock: Mutex<Superblock>,
     /// Identifies this opening of the pair in its superblock.
-    pub(crate) life: u64,
+    pub(crate) session: u64,
     /// Whether the pair recovered the items of an earlier cache.
     pub(crate) recovered: bool,
-    /// Why what one left was not taken up; `None` where it was, or where there was nothing.
+    /// The reason why the content of an earlier cache was not recovered; `None` if it was, or if there was none.
     pub(crate) loss: Option<&'static str>,
     /// Unix second at which the recovered cache was closed, by its own clock.
     pub(crate) closed_seconds: Option<u32>,
 }
 
 const NOT_CLOSED: &str =
-    "it was not closed: the run before it was killed, failed, or was not to leave a cache";
-const OTHERWISE: &str = "the earlier cache divided flash differently";
+    "it was not closed: the earlier process was killed, failed, or ran with a setting that keeps no cache";
+const OTHER_DIVISION: &str = "the earlier cache divided flash differently";
 const UNREADABLE: &str = "its snapshot cannot be read";
 const DAMAGED: &str = "its superblock is damaged";
 
-/// The content of a pair's place that a cache recovers.
+/// The content of a store that is recovered.
 enum Content {
     Nothing,
     /// The snapshot of a clean close.
@@ -84,26 +84,26 @@ struct Engines {
     are_restored: bool,
 }
 
-/// A pair's share of the device, before it is opened.
-pub(crate) struct Settlement<'a> {
+/// The configuration of a pair that is not open yet.
+pub(crate) struct PairSetup<'a> {
     pub(crate) device: Arc<dyn Device>,
-    /// Where on the flash device that share begins.
+    /// Offset of the pair's slice on the flash device.
     pub(crate) offset_bytes: u64,
-    /// Whether an earlier cache had what lies there, though it began its shares elsewhere.
-    pub(crate) is_inherited: bool,
+    /// Whether the slice begins inside a slice of an earlier cache, whose data may look like anything.
+    pub(crate) covers_earlier_data: bool,
     pub(crate) config: &'a FlashConfig,
     pub(crate) soc_share: f64,
     pub(crate) clock: &'a Arc<dyn Clock>,
-    /// Random: names the store if it is made now.
+    /// Random identifier for a new store.
     pub(crate) store_id: u128,
-    /// Called with items that make room in buckets,
     pub(crate) callbacks: FlashCallbacks,
-    /// and with those in regions with these keys: they have to be read for it.
-    pub(crate) tells_of_regions: Option<HashFilter>,
+    /// The keys whose evictions from regions and from the log are reported: these items are read before they are overwritten. `None`
+    /// reports none.
+    pub(crate) reported_keys: Option<HashFilter>,
 }
 
-/// Where what an earlier cache had of the device ends; its pairs lie one behind the other. 0 if none begins at its start.
-pub(crate) async fn inherited_end(device: &Arc<dyn Device>, waiting: Waiting) -> u64 {
+/// The end of the pairs of an earlier cache, which are adjacent and begin at offset 0; 0 if there are none.
+pub(crate) async fn earlier_pairs_end(device: &Arc<dyn Device>, waiting: Waiting) -> u64 {
     let capacity_bytes = device.geometry().capacity_bytes;
     let mut end = 0;
     while end < capacity_bytes {
@@ -117,23 +117,23 @@ pub(crate) async fn inherited_end(device: &Arc<dyn Device>, waiting: Waiting) ->
     end
 }
 
-/// The cache that a device's first pair is or was opened by, which every cache has; `None` is the first pair itself.
+/// The session of the first pair of a cache; `None` for the first pair itself.
 ///
-/// A cache may have fewer pairs than the one before it. The pairs that it does not use stay closed, though their keys may be removed or
-/// replaced meanwhile. So the other pairs are recovered only if they were closed by the same cache as the first.
-pub(crate) type FirstLife = Option<u64>;
+/// A cache may have fewer pairs than the earlier one. Pairs that it does not use stay closed while their keys may be removed or replaced. So
+/// the other pairs are recovered only if they were closed in the same session as the first.
+pub(crate) type FirstSession = Option<u64>;
 
-/// What a pair's place holds.
+/// The content that was found in the slice of a pair.
 pub(crate) struct Found {
-    /// To go on with.
+    /// The superblock with which the pair continues.
     superblock: Superblock,
     content: Content,
-    /// The cache that closed it, or ended without a close after which items are recovered.
+    /// The session that closed it, or that ended without a close if its items are recovered.
     pub(crate) closed: Option<u64>,
-    /// Why there is nothing to take up, where there was something.
+    /// The reason why the content of an earlier cache is not recovered.
     loss: Option<&'static str>,
-    /// Whether it is another's, and to be erased first.
-    is_anothers: bool,
+    /// Whether the slice holds foreign data, which is erased first.
+    is_foreign: bool,
 }
 
 impl Found {
@@ -143,29 +143,29 @@ impl Found {
     }
 }
 
-impl Settlement<'_> {
-    /// Whether the pair can be opened. Changes nothing: a configuration that is refused must not cost what is there, in this
-    /// pair or in another.
+impl PairSetup<'_> {
+    /// Checks that the pair can be opened. Changes nothing, so that a refused configuration destroys no data of this pair or of another.
     pub(crate) async fn check(&self, waiting: Waiting) -> Result<(), CacheError> {
         self.check_division()?;
         self.recognised(waiting).await.map(drop)
     }
 
-    /// Checks whether its share of the device can be divided as configured.
+    /// Checks that the slice can be divided as configured.
     pub(crate) fn check_division(&self) -> Result<(), CacheError> {
         self.check_engines(&self.layout()?)
     }
 
-    /// Erases what an earlier cache had where this pair begins: any bytes of a cached item. To be done of all pairs before the
-    /// first is opened: it says how far the earlier cache went.
-    pub(crate) async fn clear_inherited(&self, waiting: Waiting) -> Result<(), CacheError> {
-        if !self.is_inherited || !matches!(self.recognised(waiting).await?, Recognised::Foreign { .. }) {
+    /// Erases the superblock area if an earlier cache had other data there. Called for all pairs before the first is opened, because the
+    /// earlier superblocks show how far the earlier cache extended.
+    pub(crate) async fn erase_earlier_data(&self, waiting: Waiting) -> Result<(), CacheError> {
+        if !self.covers_earlier_data || !matches!(self.recognised(waiting).await?, Recognised::Foreign { .. })
+        {
             return Ok(());
         }
         self.erase(waiting).await
     }
 
-    /// Whether the cache that was opened last on the first pair's place had this configuration.
+    /// Whether the last cache in the slice of the first pair had this configuration.
     pub(crate) async fn fits_device_content(&self, waiting: Waiting) -> bool {
         let found = recognise(&*self.device, waiting).await;
         matches!(found, Ok(Recognised::Ours(old)) if old.fingerprint == self.fingerprint(None, old.hash_seed))
@@ -177,8 +177,8 @@ impl Settlement<'_> {
     }
 
     /// Determines the state from which the pair continues. Changes nothing on the device, since a read that fails now may succeed later.
-    /// `closed` is the cache that closed the first pair, 0 if none did.
-    pub(crate) async fn find(&self, closed: FirstLife, waiting: Waiting) -> Result<Found, CacheError> {
+    /// `closed` is the session that closed the first pair, 0 if none did.
+    pub(crate) async fn find(&self, closed: FirstSession, waiting: Waiting) -> Result<Found, CacheError> {
         let layout = self.layout()?;
         let fresh = Superblock::new(self.store_id, layout, 0);
         let content = || Content::Nothing;
@@ -187,65 +187,68 @@ impl Settlement<'_> {
             content: content(),
             closed: None,
             loss: None,
-            is_anothers: false,
+            is_foreign: false,
         };
         let discard = self.config.recovery == Recovery::Discard;
         Ok(match self.recognised(waiting).await? {
-            Recognised::Ours(old) if !discard => self.take_up(old, layout, closed, waiting).await?,
+            Recognised::Ours(old) if !discard => self.restore(old, layout, closed, waiting).await?,
             // The sequence continues, so that our copy is the newest.
             Recognised::Ours(old) => empty(Superblock { sequence: old.sequence, ..fresh }),
-            Recognised::Blank if self.is_inherited => Found { loss: Some(OTHERWISE), ..empty(fresh) },
+            Recognised::Blank if self.covers_earlier_data => {
+                Found { loss: Some(OTHER_DIVISION), ..empty(fresh) }
+            }
             Recognised::Blank => empty(fresh),
-            // A store of ours whose superblock was damaged can only be empty.
+            // Without a superblock nothing can be recovered.
             Recognised::Damaged if !discard => Found { loss: Some(DAMAGED), ..empty(fresh) },
             Recognised::Foreign { .. } | Recognised::Newer { .. } | Recognised::Damaged => {
-                Found { is_anothers: self.config.recovery != Recovery::Reopen, ..empty(fresh) }
+                Found { is_foreign: self.config.recovery != Recovery::Reopen, ..empty(fresh) }
             }
         })
     }
 
     /// Determines the recoverable content of the cache with this newest superblock.
-    async fn take_up(
+    async fn restore(
         &self,
         old: Superblock,
         layout: Layout,
-        first_closed: FirstLife,
+        first_closed: FirstSession,
         waiting: Waiting,
     ) -> Result<Found, CacheError> {
         let before = self.fingerprint(first_closed, old.hash_seed);
         if let Some(open) = old.continued(layout, before)
             && self.has_journals(&open)
         {
-            return self.take_up_journals(open, old.life(), waiting).await;
+            return self.restore_from_journals(open, old.session(), waiting).await;
         }
         let (superblock, place) = old.reopened(layout, before);
-        let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
+        let closed = matches!(old.state, State::Clean(_)).then(|| old.session());
         let found =
-            |superblock, content, loss| Found { superblock, content, closed, loss, is_anothers: false };
+            |superblock, content, loss| Found { superblock, content, closed, loss, is_foreign: false };
         let Some(place) = place else {
-            let difference = || old.difference(&layout, before, first_closed.is_none()).or(Some(OTHERWISE));
+            let difference =
+                || old.difference(&layout, before, first_closed.is_none()).or(Some(OTHER_DIVISION));
             let loss = if closed.is_some() { difference() } else { Some(NOT_CLOSED) };
             return Ok(found(superblock, Content::Nothing, loss));
         };
         match read_snapshot(&*self.device, place, waiting).await {
             Ok(sections) => Ok(found(superblock, Content::Snapshot(sections), None)),
             Err(SnapshotError::Io(source)) => {
-                Err(CacheError::Device { context: "reading what the last cache left", source })
+                Err(CacheError::Device { context: "reading the snapshot of the earlier cache", source })
             }
             Err(_) => Ok(found(superblock.emptied(), Content::Nothing, Some(UNREADABLE))),
         }
     }
 
-    /// Opens the pair, which was [found](Self::find) so, beside a first pair that is open as `first`.
+    /// Opens the pair with the content that [`find`](Self::find) returned. `first` is the session of the first pair.
     pub(crate) async fn open(
         self,
         found: Found,
-        first: FirstLife,
+        first: FirstSession,
         hash_seed: u64,
         waiting: Waiting,
     ) -> Result<Pair, CacheError> {
-        let Found { mut superblock, content, loss, is_anothers, .. } = found;
-        if is_anothers {
+        let Found { mut superblock, content, loss, is_foreign, .. } = found;
+        if is_foreign {
             self.erase(waiting).await?;
         }
         let metadata = self.metadata_device();
@@ -269,18 +272,19 @@ impl Settlement<'_> {
             engines = self.open_engines(&superblock, &mut Vec::new(), &Chains::default(), waiting).await?;
         }
         let Engines { mut small_items, mut regions, .. } = engines;
-        if let Some(is_told) = &self.tells_of_regions {
-            let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction));
-            regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));
+        if let Some(is_reported) = &self.reported_keys {
+            let with_callback =
+                |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction));
+            regions = regions.map(|it| with_callback(it).with_eviction_callback_for(Arc::clone(is_reported)));
         }
         if let Some(on_destructor) = &self.callbacks.on_destructor {
             regions = regions.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
             small_items = small_items.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
         }
-        let life = superblock.life();
+        let session = superblock.session();
         let superblock = Mutex::new(superblock);
-        let home = Home { metadata, superblock, life, recovered, loss, closed_seconds };
-        let pair = Pair { soc: small_items, regions, home };
+        let store = PairStore { metadata, superblock, session, recovered, loss, closed_seconds };
+        let pair = Pair { soc: small_items, regions, store };
         pair.acknowledge();
         Ok(pair)
     }
@@ -336,7 +340,7 @@ impl Settlement<'_> {
             metadata_bytes: self.config.metadata_bytes,
         };
         if soc_share >= 1.0 {
-            // All that superblocks and snapshot leave.
+            // All space but superblocks and snapshot.
             let room = geometry.capacity_bytes.saturating_sub(1 << 20);
             let kept = room.saturating_sub(config.soc_snapshot_bytes + (1 << 20));
             config.soc_bytes = kept / u64::from(bucket_bytes.max(1)) * u64::from(bucket_bytes.max(1));
@@ -350,14 +354,14 @@ impl Settlement<'_> {
         if self.config.regions.order.protects_items() { plain + ranked } else { plain }
     }
 
-    /// What lies there, if it may be taken.
+    /// The content of the slice; an error if it must not be overwritten.
     async fn recognised(&self, waiting: Waiting) -> Result<Recognised, CacheError> {
         let recognised = recognise(&*self.device, waiting)
             .await
             .map_err(|source| CacheError::Device { context: "reading the superblock", source })?;
         match recognised {
             _ if self.config.recovery != Recovery::Reopen => Ok(recognised),
-            Recognised::Foreign { .. } if self.is_inherited => Ok(recognised),
+            Recognised::Foreign { .. } if self.covers_earlier_data => Ok(recognised),
             Recognised::Foreign { looks_like } => Err(CacheError::Occupied(format!(
                 "the flash device holds {}, not a cache",
                 looks_like.unwrap_or("unknown data")
@@ -370,13 +374,13 @@ impl Settlement<'_> {
         }
     }
 
-    /// Of everything that must not change under a snapshot beside the layout: with other pairs, keys belong elsewhere. Of all
-    /// pairs but the first also the cache that closes them.
-    fn fingerprint(&self, first: FirstLife, hash_seed: u64) -> u64 {
+    /// Hash of the settings, beside the layout, with which a snapshot can be used. With another number of pairs, keys belong to other pairs.
+    /// For all pairs but the first it includes the session of the first.
+    fn fingerprint(&self, first: FirstSession, hash_seed: u64) -> u64 {
         let regions = &self.config.regions;
         let words = [self.config.filter_bytes_per_bucket, regions.unit_bytes, regions.region_bytes];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        // Stores of one pair are as old as the format; of several nothing was said at first.
+        // Not hashed for one pair, to keep the fingerprints of older stores.
         if self.config.pairs.len() > 1 {
             bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
         }
@@ -388,8 +392,8 @@ impl Settlement<'_> {
         if self.config.recover_after != RecoverAfter::CleanClose {
             bytes.extend(b"journals 1");
         }
-        bytes.extend(first.iter().flat_map(|life| life.to_le_bytes()));
-        // An earlier version of this program, which knows no seeds, must not take up what lies under other hashes.
+        bytes.extend(first.iter().flat_map(|session| session.to_le_bytes()));
+        // Earlier versions of this program have no seed and must not restore items that are stored under other hashes.
         if hash_seed != 0 {
             bytes.extend(hash_seed.to_le_bytes());
         }
@@ -519,7 +523,7 @@ impl Settlement<'_> {
                 .with_clock(Arc::clone(self.clock));
             // Refused only if the shape differs, which the fingerprint rules out; then the log starts empty.
             let is_restored = section.is_none_or(|section| log.restore(&section.payload).is_ok());
-            let log = match &self.tells_of_regions {
+            let log = match &self.reported_keys {
                 Some(wants) => {
                     log.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction), Arc::clone(wants))
                 }

@@ -1,6 +1,6 @@
-//! What a cache recovers by the journals of its engines. They are used together: an item may move from one engine to the other.
+//! Recovery by the journals of the engines. All or none are used, because an item can move from one engine to the other.
 
-use super::{Content, Found, NOT_CLOSED, Settlement};
+use super::{Content, Found, NOT_CLOSED, PairSetup};
 use crate::config::RecoverAfter;
 use crate::error::CacheError;
 use crate::flash::Waiting;
@@ -11,17 +11,17 @@ use crate::flash::superblock::{Layout, Superblock};
 
 const SETS_NOT_CLOSED: &str =
     "it was not closed: its large items were recovered, its small items, which are in sets, were not";
-const RESTARTED: &str = "it was not closed, and the system was restarted since: removals survive that only with recover_after power-loss";
+const RESTARTED: &str = "it was not closed before a restart of the system: removals survive that only with recover_after power-loss";
 const JOURNAL_DAMAGED: &str = "it was not closed, and one of its journals is damaged";
 
-/// The journals of a pair's engines, as far as these have one.
+/// The journals of a pair's engines; `None` for an engine without one.
 #[derive(Default)]
 pub(super) struct Chains {
     pub(super) small_items: Option<Chain>,
     pub(super) regions: Option<Chain>,
 }
 
-impl Settlement<'_> {
+impl PairSetup<'_> {
     /// The configuration of the log for small items, if it has a journal.
     fn journaled_log(&self, superblock: &Superblock) -> Option<LogConfig> {
         let Layout { soc_offset, soc_bytes, .. } = superblock.layout;
@@ -35,11 +35,11 @@ impl Settlement<'_> {
         has_regions || self.journaled_log(superblock).is_some()
     }
 
-    /// Determines the recoverable items of a cache that was not closed. `life` identifies that cache.
-    pub(super) async fn take_up_journals(
+    /// Determines the recoverable items of a cache that was not closed. `session` is the session of that cache.
+    pub(super) async fn restore_from_journals(
         &self,
         open: Superblock,
-        life: u64,
+        session: u64,
         waiting: Waiting,
     ) -> Result<Found, CacheError> {
         let found = |superblock, content, closed, loss| Found {
@@ -47,13 +47,13 @@ impl Settlement<'_> {
             content,
             closed,
             loss,
-            is_anothers: false,
+            is_foreign: false,
         };
         let loss = match self.read_journals(&open, waiting).await {
             Ok(chains) => {
                 let has_sets = open.layout.soc_bytes > 0 && chains.small_items.is_none();
                 let loss = has_sets.then_some(SETS_NOT_CLOSED);
-                return Ok(found(open, Content::Journals(chains), Some(life), loss));
+                return Ok(found(open, Content::Journals(chains), Some(session), loss));
             }
             Err(ChainError::Io(source)) => {
                 return Err(CacheError::Device { context: "reading the journals of the cache", source });

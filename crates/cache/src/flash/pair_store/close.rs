@@ -29,19 +29,19 @@ impl Pair {
 
     /// Unix second at which the cache is to be cleared.
     pub(crate) fn clear_time(&self) -> Option<u32> {
-        u32::try_from(self.home.superblock.lock().clear_at_seconds).ok().filter(|seconds| *seconds > 0)
+        u32::try_from(self.store.superblock.lock().clear_at_seconds).ok().filter(|seconds| *seconds > 0)
     }
 
     /// Stores the time at which the cache is to be cleared. Two calls must not overlap.
     pub(crate) async fn set_clear_time(&self, time: Option<u32>, waiting: Waiting) -> Result<(), IoError> {
         let changed = {
-            let mut superblock = self.home.superblock.lock();
+            let mut superblock = self.store.superblock.lock();
             superblock.clear_at_seconds = time.unwrap_or(0).into();
             *superblock
         };
         match changed.state {
-            State::Open => changed.rewrite(&*self.home.metadata, waiting).await,
-            // The cache was closed.
+            State::Open => changed.rewrite(&*self.store.metadata, waiting).await,
+            // Closed: the time is not kept.
             State::Clean(_) => Ok(()),
         }
     }
@@ -49,10 +49,10 @@ impl Pair {
     /// Writes pending items, then the snapshot, then marks the store closed.
     pub(crate) async fn close(&self, now_seconds: u32, waiting: Waiting) -> Result<(), CacheError> {
         self.drain(waiting, now_seconds).await;
-        let home = &self.home;
-        let mut superblock = *home.superblock.lock();
+        let store = &self.store;
+        let mut superblock = *store.superblock.lock();
         let mut writer =
-            SnapshotWriter::new(&*home.metadata, &superblock.layout, superblock.next_mark(), waiting);
+            SnapshotWriter::new(&*store.metadata, &superblock.layout, superblock.next_mark(), waiting);
         if let Some(soc) = &self.soc {
             writer.section(SOC_SECTION, soc.snapshot_bytes(), soc.snapshot()).await?;
         }
@@ -71,9 +71,9 @@ impl Pair {
             writer.section(CLOCK_SECTION, 4, [now_seconds.to_le_bytes()]).await?;
         }
         let place = writer.finish().await?;
-        let marked = superblock.mark_clean(place, &*home.metadata, waiting).await;
+        let marked = superblock.mark_clean(place, &*store.metadata, waiting).await;
         marked.map_err(|source| CacheError::Device { context: "marking the cache closed", source })?;
-        *home.superblock.lock() = superblock;
+        *store.superblock.lock() = superblock;
         Ok(())
     }
 }
