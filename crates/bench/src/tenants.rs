@@ -18,9 +18,9 @@ pub struct ByTenant<T> {
     /// Tenants by name, those with the most requests first.
     pub named: Vec<(Arc<str>, T)>,
     /// Requests without a tenant.
-    pub nobody: T,
+    pub without_tenant: T,
     /// Tenants beyond the maximum number that can be distinguished.
-    pub untold: T,
+    pub not_distinguished: T,
 }
 
 impl<T: Sums> ByTenant<T> {
@@ -28,9 +28,13 @@ impl<T: Sums> ByTenant<T> {
     /// [index](workload::Tenant::index). `None` if there are no tenants.
     #[must_use]
     pub fn of(rows: &[T], names: &[Arc<str>]) -> Option<Self> {
-        let [nobody, untold, rows @ ..] = rows else { return None };
+        let [without_tenant, not_distinguished, rows @ ..] = rows else { return None };
         let named = names.iter().cloned().zip(rows.iter().cloned()).filter(|(_, row)| row.requests() > 0);
-        let mut all = Self { named: named.collect(), nobody: nobody.clone(), untold: untold.clone() };
+        let mut all = Self {
+            named: named.collect(),
+            without_tenant: without_tenant.clone(),
+            not_distinguished: not_distinguished.clone(),
+        };
         all.sort();
         Some(all)
     }
@@ -41,8 +45,8 @@ impl<T: Sums> ByTenant<T> {
 
     /// Adds the counters of another run; equal names are the same tenant.
     pub fn merge(&mut self, other: &Self) {
-        self.nobody.add(&other.nobody);
-        self.untold.add(&other.untold);
+        self.without_tenant.add(&other.without_tenant);
+        self.not_distinguished.add(&other.not_distinguished);
         self.named.extend(other.named.iter().cloned());
         self.named.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.named.dedup_by(|(name, row), (kept, sum)| {
@@ -59,7 +63,7 @@ impl<T: Sums> ByTenant<T> {
     #[must_use]
     pub fn sum(&self) -> T {
         let (_, mut sum) = self.others(0);
-        sum.add(&self.nobody);
+        sum.add(&self.without_tenant);
         sum
     }
 
@@ -67,7 +71,7 @@ impl<T: Sums> ByTenant<T> {
     #[must_use]
     pub fn others(&self, shown: usize) -> (usize, T) {
         let rest = self.named.get(shown..).unwrap_or(&[]);
-        let mut sum = self.untold.clone();
+        let mut sum = self.not_distinguished.clone();
         rest.iter().for_each(|(_, row)| sum.add(row));
         (rest.len(), sum)
     }
@@ -81,12 +85,12 @@ impl<T: Sums> ByTenant<T> {
             row
         };
         let largest = self.named.iter().take(shown);
-        let (told_apart, others) = self.others(shown);
+        let (distinguished, others) = self.others(shown);
         json!({
-            "told_apart": self.named.len(),
+            "distinguished": self.named.len(),
             "largest": largest.map(|(name, counts)| with("tenant", json!(**name), counts)).collect::<Vec<_>>(),
-            "others": with("told_apart", json!(told_apart), &others),
-            "without_tenant": figures(&self.nobody),
+            "others": with("distinguished", json!(distinguished), &others),
+            "without_tenant": figures(&self.without_tenant),
         })
     }
 }
@@ -123,6 +127,9 @@ mod tests {
         let mut sum = ByTenant::of(&[1, 2, 10, 4], &names(&["a", "b"])).unwrap();
         sum.merge(&ByTenant::of(&[1, 2, 8, 8], &names(&["b", "c"])).unwrap());
         let named: Vec<_> = sum.named.iter().map(|(name, row)| (&**name, *row)).collect();
-        assert_eq!((named, sum.nobody, sum.untold), (vec![("b", 12), ("a", 10), ("c", 8)], 2, 4));
+        assert_eq!(
+            (named, sum.without_tenant, sum.not_distinguished),
+            (vec![("b", 12), ("a", 10), ("c", 8)], 2, 4)
+        );
     }
 }

@@ -120,7 +120,7 @@ fn tenant_counts_equal_naive_count_on_any_threads() {
         let tenants = report.tenants.unwrap();
         let mut found: BTreeMap<&str, TenantCounts> =
             tenants.named.iter().map(|(name, it)| (&**name, *it)).collect();
-        found.insert("", tenants.nobody);
+        found.insert("", tenants.without_tenant);
         assert_eq!(found, expected);
         assert_eq!(tenants.sum(), of(&report.counts, tenants.sum().bytes));
         assert!(tenants.named.is_sorted_by_key(|(_, it)| std::cmp::Reverse(it.ops)));
@@ -159,7 +159,7 @@ fn counts(ops: u64) -> TenantCounts {
 fn totals_add_up_tenants_by_name() {
     let with = |named: &[(&str, u64)]| {
         let named = named.iter().map(|(name, ops)| ((*name).into(), counts(*ops))).collect();
-        let tenants = Tenants { named, nobody: counts(1), untold: counts(2) };
+        let tenants = Tenants { named, without_tenant: counts(1), not_distinguished: counts(2) };
         let all = Counts { ops: tenants.sum().ops, ..Counts::default() };
         InstanceReport { tenants: Some(tenants), counts: all, ..made::instance(1.0) }
     };
@@ -168,7 +168,7 @@ fn totals_add_up_tenants_by_name() {
     let tenants = sum.tenants.unwrap();
     let by_name: Vec<_> = tenants.named.iter().map(|(name, it)| (&**name, it.ops)).collect();
     assert_eq!(by_name, [("b", 12), ("a", 10), ("c", 8)]);
-    assert_eq!((tenants.nobody.ops, tenants.untold.ops), (52, 4));
+    assert_eq!((tenants.without_tenant.ops, tenants.not_distinguished.ops), (52, 4));
     assert_eq!(tenants.sum().ops, sum.counts.ops);
 }
 
@@ -176,12 +176,12 @@ fn totals_add_up_tenants_by_name() {
 fn result_lists_largest_tenants_and_sums_the_rest() {
     let named =
         (0..1500_u64).map(|place| (format!("t{place:04}").into(), counts(2 * (3000 - place)))).collect();
-    let all = Tenants { named, nobody: counts(5), untold: counts(7) };
+    let all = Tenants { named, without_tenant: counts(5), not_distinguished: counts(7) };
     let report = InstanceReport { tenants: Some(all.clone()), ..made::instance(1.0) };
     let result = tenants::to_json(&report);
     let largest = result["largest"].as_array().unwrap();
     assert_eq!((largest.len(), &largest[999]["tenant"]), (tenants::IN_FILE, &"t0999".into()));
-    assert_eq!((&result["told_apart"], &result["others"]["told_apart"]), (&1500.into(), &500.into()));
+    assert_eq!((&result["distinguished"], &result["others"]["distinguished"]), (&1500.into(), &500.into()));
     let ops = |value: &serde_json::Value| value["ops"].as_u64().unwrap();
     let listed: u64 = largest.iter().map(ops).sum();
     assert_eq!(listed + ops(&result["others"]) + ops(&result["without_tenant"]), ops(&result["all"]));

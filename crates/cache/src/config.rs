@@ -558,8 +558,8 @@ impl Builder {
             flash.recover_after = recover_after;
         }
         let config = self.config.within_budget()?;
-        if let Some(asked_bytes) = self.max_item_bytes {
-            config.check_largest_item(asked_bytes)?;
+        if let Some(requested_bytes) = self.max_item_bytes {
+            config.check_largest_item(requested_bytes)?;
         }
         Ok(config)
     }

@@ -75,10 +75,10 @@ impl Changing {
     /// Handles signals from now on. A signal after the first change prints `words`; another one ends the process immediately.
     pub fn on_signal(words: &'static str) -> Result<Self, String> {
         let changing = Self::default();
-        let heard = changing.clone();
+        let shared = changing.clone();
         let act = move || {
-            heard.is_interrupted.store(true, Ordering::SeqCst);
-            if heard.has_begun.load(Ordering::SeqCst) {
+            shared.is_interrupted.store(true, Ordering::SeqCst);
+            if shared.has_begun.load(Ordering::SeqCst) {
                 say_error(format_args!("interrupted: {words}; another signal ends the process immediately"));
             }
         };

@@ -60,8 +60,8 @@ pub(crate) trait Medium: Kernel + Send + Sync + 'static {
         None
     }
 
-    /// Interprets the result of a call over `asked_bytes`: bytes moved, or an error.
-    fn moved(result: i32, asked_bytes: usize) -> io::Result<usize>;
+    /// Interprets the result of a call over `requested_bytes`: bytes moved, or an error.
+    fn moved(result: i32, requested_bytes: usize) -> io::Result<usize>;
 }
 
 /// The medium's file, as registered with its ring.

@@ -39,7 +39,7 @@ pub struct Timing {
     /// Current time within the processing of a request.
     at_ns: u64,
     /// The request time without waiting for buffer space. The transfer is requested then, so a waiting write does not hold the link.
-    asked_ns: u64,
+    requested_ns: u64,
 }
 
 /// A card's figures in the units of the calculation.
@@ -149,7 +149,7 @@ impl Timing {
             flushed: Vec::new(),
             flushed_ns: 0,
             at_ns: 0,
-            asked_ns: 0,
+            requested_ns: 0,
         }
     }
 
@@ -157,7 +157,7 @@ impl Timing {
     pub(crate) fn arrive(&mut self, now_ns: u64) {
         self.pay_while_idle(now_ns);
         self.at_ns = now_ns + self.figures.command_ns;
-        self.asked_ns = self.at_ns;
+        self.requested_ns = self.at_ns;
     }
 
     /// Transfers `bytes` of the request from the host.
@@ -168,7 +168,7 @@ impl Timing {
             let takes_ns = ceiling.takes_ns(bytes);
             self.at_ns = carry(&mut self.write_commands_free_ns, self.at_ns, self.at_ns, takes_ns);
         }
-        self.asked_ns = self.at_ns;
+        self.requested_ns = self.at_ns;
     }
 
     fn link_ns(&self, bytes: u64) -> u64 {
@@ -262,14 +262,14 @@ impl Timing {
         die.busy_until_ns
     }
 
-    fn transfer(&mut self, die: usize, asked_ns: u64, ready_ns: u64, takes_ns: u64) -> u64 {
+    fn transfer(&mut self, die: usize, requested_ns: u64, ready_ns: u64, takes_ns: u64) -> u64 {
         let channel = die % self.channel_free_ns.len();
-        carry(&mut self.channel_free_ns[channel], asked_ns, ready_ns, takes_ns)
+        carry(&mut self.channel_free_ns[channel], requested_ns, ready_ns, takes_ns)
     }
 
     fn program_chunk(&mut self, chunk: u32) {
         let die = chunk as usize % self.dies.len();
-        let sent_ns = self.transfer(die, self.asked_ns, self.at_ns, self.figures.chunk_transfer_ns);
+        let sent_ns = self.transfer(die, self.requested_ns, self.at_ns, self.figures.chunk_transfer_ns);
         let end_ns = self.occupy(die, sent_ns, self.figures.program_ns);
         self.buffer.under_way.push(Reverse((end_ns, chunk)));
         self.buffer.ends_ns.insert(chunk, end_ns);
@@ -294,12 +294,12 @@ impl Timing {
         if self.debt.is_clear() {
             return;
         }
-        let (asked_ns, now_ns) = (self.asked_ns, self.at_ns);
+        let (requested_ns, now_ns) = (self.requested_ns, self.at_ns);
         for _ in 0..self.debt.reads.falls_due(pages) {
-            self.collect_read(asked_ns, now_ns);
+            self.collect_read(requested_ns, now_ns);
         }
         for _ in 0..self.debt.programs.falls_due(pages) {
-            self.collect_program(asked_ns, now_ns);
+            self.collect_program(requested_ns, now_ns);
         }
         for _ in 0..self.debt.erases.falls_due(pages) {
             self.collect_erase(now_ns);
@@ -326,15 +326,15 @@ impl Timing {
         }
     }
 
-    fn collect_read(&mut self, asked_ns: u64, now_ns: u64) {
+    fn collect_read(&mut self, requested_ns: u64, now_ns: u64) {
         let die = self.debt.turn(self.dies.len());
         let sensed_ns = self.occupy(die, now_ns, self.figures.read_ns);
-        self.transfer(die, asked_ns, sensed_ns, self.figures.planes_transfer_ns);
+        self.transfer(die, requested_ns, sensed_ns, self.figures.planes_transfer_ns);
     }
 
-    fn collect_program(&mut self, asked_ns: u64, now_ns: u64) {
+    fn collect_program(&mut self, requested_ns: u64, now_ns: u64) {
         let die = self.debt.turn(self.dies.len());
-        let sent_ns = self.transfer(die, asked_ns, now_ns, self.figures.chunk_transfer_ns);
+        let sent_ns = self.transfer(die, requested_ns, now_ns, self.figures.chunk_transfer_ns);
         self.occupy(die, sent_ns, self.figures.program_ns);
     }
 
@@ -344,9 +344,9 @@ impl Timing {
     }
 }
 
-/// Occupies a link for `takes_ns` from `asked_ns` on, and returns when a transfer that is ready at `ready_ns` completes.
-fn carry(free_ns: &mut u64, asked_ns: u64, ready_ns: u64, takes_ns: u64) -> u64 {
-    *free_ns = asked_ns.max(*free_ns) + takes_ns;
+/// Occupies a link for `takes_ns` from `requested_ns` on, and returns when a transfer that is ready at `ready_ns` completes.
+fn carry(free_ns: &mut u64, requested_ns: u64, ready_ns: u64, takes_ns: u64) -> u64 {
+    *free_ns = requested_ns.max(*free_ns) + takes_ns;
     (*free_ns).max(ready_ns + takes_ns)
 }
 
@@ -385,7 +385,7 @@ impl Medium for Timing {
             // The rest of a partly written page is read. The write is acknowledged earlier, but the die is busy.
             let die = self.die_of(page);
             let sensed_ns = self.sense(die, self.at_ns);
-            self.transfer(die, self.asked_ns, sensed_ns, self.figures.page_transfer_ns);
+            self.transfer(die, self.requested_ns, sensed_ns, self.figures.page_transfer_ns);
             return;
         }
         let nand_page = page.0 >> self.figures.nand_page_shift;

@@ -170,9 +170,14 @@ impl Payload {
             kind => {
                 let (zeros_percent, repeated_percent) =
                     if kind < REPEATS { (kind, 0) } else { (kind - REPEATS, value[REPEATED_PERCENT]) };
-                let version_told = version.low_bits;
-                let body =
-                    Body { payload: self, key_hash, version: version_told, zeros_percent, repeated_percent };
+                let stored_version = version.low_bits;
+                let body = Body {
+                    payload: self,
+                    key_hash,
+                    version: stored_version,
+                    zeros_percent,
+                    repeated_percent,
+                };
                 body.compare(value).map(|()| version)
             }
         }

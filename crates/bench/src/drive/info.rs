@@ -147,7 +147,7 @@ fn of_namespace(path: &Path, location: &Location) -> Info {
     let group = controller.as_ref().zip(namespace.as_ref()).and_then(|(c, n)| endurance_group(c, n));
     let placement = placement(&mut asked, &drive, location, controller.as_ref(), group);
     let wear = Wear::read(&drive, group);
-    info.unknown.extend(wear.untold.iter().map(|(what, why)| ((*what).to_owned(), why.clone())));
+    info.unknown.extend(wear.unreported.iter().map(|(what, why)| ((*what).to_owned(), why.clone())));
     info.model = controller.as_ref().map(|it| it.model.clone());
     info.block_bytes = namespace.as_ref().and_then(|it| it.block_bytes);
     info.capacity_bytes =

@@ -82,8 +82,8 @@ fn configuration(configuration: &Configuration) -> Value {
 /// A drive's counters.
 #[must_use]
 pub fn wear(wear: &Wear) -> Value {
-    let untold: Map<String, Value> =
-        wear.untold.iter().map(|(what, why)| ((*what).to_owned(), why.clone().into())).collect();
+    let unreported: Map<String, Value> =
+        wear.unreported.iter().map(|(what, why)| ((*what).to_owned(), why.clone().into())).collect();
     json!({
         "source": wear.written.map(|it| it.source.to_string()),
         "host_written_bytes": number(wear.written.and_then(|it| it.host_bytes)),
@@ -94,7 +94,7 @@ pub fn wear(wear: &Wear) -> Value {
         "endurance_estimate_bytes": number(wear.endurance_estimate_bytes),
         "temperature_celsius": wear.temperature_celsius,
         "power_on_hours": number(wear.power_on_hours),
-        "unknown": untold,
+        "unknown": unreported,
     })
 }
 

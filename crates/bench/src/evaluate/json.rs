@@ -60,9 +60,9 @@ pub fn plan(plan: &Plan) -> Value {
 
 /// The results of each profile that ran.
 #[must_use]
-pub fn profiles(found: &EvaluationResult, asked: &EvaluationOptions) -> Value {
+pub fn profiles(found: &EvaluationResult, options: &EvaluationOptions) -> Value {
     let ran = PROFILES.iter().filter(|profile| found.measured.iter().any(|it| it.profile == profile.name));
-    ran.map(|it| profile(it, found, &asked.criteria)).collect()
+    ran.map(|it| profile(it, found, &options.criteria)).collect()
 }
 
 fn profile(profile: &Profile, found: &EvaluationResult, criteria: &Criteria) -> Value {

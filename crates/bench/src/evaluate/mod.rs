@@ -73,11 +73,11 @@ pub(crate) const MAX_PASSES: f64 = 4.0;
 pub fn evaluate(
     subject: &Subject,
     plan: &Plan,
-    asked: &EvaluationOptions,
+    options: &EvaluationOptions,
 ) -> Result<EvaluationResult, String> {
     let mut found = match subject {
-        Subject::Model(_) => side_by_side(subject, plan, asked),
-        Subject::Real(real) => one_by_one(subject, real, plan, asked),
+        Subject::Model(_) => side_by_side(subject, plan, options),
+        Subject::Real(real) => one_by_one(subject, real, plan, options),
     }?;
     if found.interrupted {
         found.unfinished = unfinished(&plan.jobs, &found.measured);
@@ -100,13 +100,13 @@ fn unfinished(jobs: &[Job], measured: &[Measured]) -> Vec<&'static str> {
 fn side_by_side(
     subject: &Subject,
     plan: &Plan,
-    asked: &EvaluationOptions,
+    options: &EvaluationOptions,
 ) -> Result<EvaluationResult, String> {
     let measured = Mutex::new(vec![None; plan.jobs.len()]);
-    let progress = Progress::new(asked.quiet);
+    let progress = Progress::new(options.quiet);
     let ran = progress.each::<SessionError>(plan.threads, plan.jobs.len(), |number, advance| {
-        if !asked.how.interrupt.is_set() {
-            let found = plan.jobs[number].run(subject, &asked.how, advance)?;
+        if !options.how.interrupt.is_set() {
+            let found = plan.jobs[number].run(subject, &options.how, advance)?;
             measured.lock()[number] = Some(found);
         }
         Ok(())
@@ -115,7 +115,7 @@ fn side_by_side(
     let measured = measured.into_inner().into_iter().flatten().collect();
     Ok(EvaluationResult {
         measured,
-        interrupted: asked.how.interrupt.is_set(),
+        interrupted: options.how.interrupt.is_set(),
         ..EvaluationResult::default()
     })
 }
@@ -124,20 +124,20 @@ fn one_by_one(
     subject: &Subject,
     real: &Real,
     plan: &Plan,
-    asked: &EvaluationOptions,
+    options: &EvaluationOptions,
 ) -> Result<EvaluationResult, String> {
     let mut found = EvaluationResult::default();
-    prepare(real, plan, asked, &mut found)?;
-    let bar = Bar::new(Unit::Steps, asked.quiet);
-    run_each(&plan.jobs, &asked.how.interrupt, &mut found, |number, job| {
+    prepare(real, plan, options, &mut found)?;
+    let bar = Bar::new(Unit::Steps, options.quiet);
+    run_each(&plan.jobs, &options.how.interrupt, &mut found, |number, job| {
         let name = job.name();
         bar.line(&format!("{name}: run {} of {}", number + 1, plan.jobs.len()));
         let advance = |share: f64| bar.set((share * 1000.0) as u64, 1000, format!("{name}, "));
-        let measured = job.run(subject, &asked.how, &advance);
+        let measured = job.run(subject, &options.how, &advance);
         bar.finish();
         measured.map_err(|error| error.to_string())
     })?;
-    found.interrupted = asked.how.interrupt.is_set();
+    found.interrupted = options.how.interrupt.is_set();
     Ok(found)
 }
 
@@ -171,12 +171,12 @@ fn run_each(
 fn prepare(
     real: &Real,
     plan: &Plan,
-    asked: &EvaluationOptions,
+    options: &EvaluationOptions,
     found: &mut EvaluationResult,
 ) -> Result<(), String> {
     let device = drive::open_whole(&real.path).map_err(|error| error.to_string())?;
-    let bar = Bar::new(Unit::Bytes, asked.quiet);
-    let stop = &asked.how.interrupt;
+    let bar = Bar::new(Unit::Bytes, options.quiet);
+    let stop = &options.how.interrupt;
     bar.line("trim");
     let trimmed = drive::trim(&*device, |done| {
         bar.set(done, real.capacity_bytes, "trimmed");
@@ -191,7 +191,7 @@ fn prepare(
     }
     if !stop.is_set() {
         bar.line("fill until steady");
-        fill(&*device, plan, asked, found, &bar)?;
+        fill(&*device, plan, options, found, &bar)?;
     }
     Ok(())
 }
@@ -199,17 +199,17 @@ fn prepare(
 fn fill(
     device: &dyn device::Device,
     plan: &Plan,
-    asked: &EvaluationOptions,
+    options: &EvaluationOptions,
     found: &mut EvaluationResult,
     bar: &Bar,
 ) -> Result<(), String> {
     let geometry = device.geometry();
     let write_bytes = WRITE_BYTES.min(geometry.max_io_bytes.into());
-    let seed = asked.how.seed;
-    let options = precondition::Options { write_bytes, depth: DEPTH, max_passes: MAX_PASSES, seed };
-    let (clock, stop, mut rounds) = (drive::clock(), &asked.how.interrupt, Vec::new());
+    let seed = options.how.seed;
+    let passes = precondition::Options { write_bytes, depth: DEPTH, max_passes: MAX_PASSES, seed };
+    let (clock, stop, mut rounds) = (drive::clock(), &options.how.interrupt, Vec::new());
     let end_ns = clock.monotonic_ns().saturating_add(plan.fill_ns);
-    let outcome = precondition::run(device, clock, &options, &mut |done, most, so_far| {
+    let outcome = precondition::run(device, clock, &passes, &mut |done, most, so_far| {
         bar.set(done, most, "of at most");
         so_far.iter().skip(rounds.len()).enumerate().for_each(|(more, round)| {
             bar.line(&words::round(rounds.len() + more + 1, round));
@@ -267,10 +267,10 @@ mod tests {
             _ => Err("no such device".to_owned()),
         });
         assert_eq!((ran, found.measured.len()), (Ok(()), 1), "the earlier result is kept");
-        assert_eq!(text::failures(&found, &asked()), ["cdn: no such device", "graph: not run"]);
+        assert_eq!(text::failures(&found, &options()), ["cdn: no such device", "graph: not run"]);
     }
 
-    fn asked() -> EvaluationOptions {
+    fn options() -> EvaluationOptions {
         let second = std::time::Duration::from_secs(1);
         EvaluationOptions {
             how: RunOptions {
@@ -319,10 +319,10 @@ mod tests {
         };
         found.unfinished = unfinished(&jobs, &found.measured);
         assert_eq!(found.unfinished, ["cdn", "graph"]);
-        assert_eq!(text::failures(&found, &asked()), [""; 0]);
-        let verdict = text::verdict(&found, &asked());
+        assert_eq!(text::failures(&found, &options()), [""; 0]);
+        let verdict = text::verdict(&found, &options());
         assert!(verdict.contains("interrupted: cdn and graph are not judged"), "{verdict}");
         found.measured[0].failures.push("3 checksum errors".to_owned());
-        assert_eq!(text::failures(&found, &asked()), ["kv without placement: 3 checksum errors"]);
+        assert_eq!(text::failures(&found, &options()), ["kv without placement: 3 checksum errors"]);
     }
 }

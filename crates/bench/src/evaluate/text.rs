@@ -122,8 +122,8 @@ fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
 
 /// Verdict for each run.
 #[must_use]
-pub fn verdict(found: &EvaluationResult, asked: &EvaluationOptions) -> String {
-    let criteria = &asked.criteria;
+pub fn verdict(found: &EvaluationResult, options: &EvaluationOptions) -> String {
+    let criteria = &options.criteria;
     let mut out = String::from("\n");
     for profile in &PROFILES {
         let runs = found.measured.iter().filter(|it| it.profile == profile.name && it.rows.len() > 1);
@@ -139,7 +139,7 @@ pub fn verdict(found: &EvaluationResult, asked: &EvaluationOptions) -> String {
             let _ = writeln!(out, "interrupted: {} and {last} are not judged", others.join(", "));
         }
     }
-    for note in asked.notes.iter().chain(&found.notes) {
+    for note in options.notes.iter().chain(&found.notes) {
         let _ = writeln!(out, "note: {note}");
     }
     out
@@ -192,8 +192,8 @@ fn lasts(row: &Row) -> String {
 
 /// Reasons why the evaluation fails; empty is a pass.
 #[must_use]
-pub fn failures(found: &EvaluationResult, asked: &EvaluationOptions) -> Vec<String> {
-    let criteria = &asked.criteria;
+pub fn failures(found: &EvaluationResult, options: &EvaluationOptions) -> Vec<String> {
+    let criteria = &options.criteria;
     let mut failures = Vec::new();
     for profile in &PROFILES {
         let runs: Vec<&Measured> = found.measured.iter().filter(|it| it.profile == profile.name).collect();

@@ -28,7 +28,7 @@ fn counts_json(counts: &TenantCounts) -> Value {
         "get_hits_flash": counts.get_hits_flash,
         "sets": counts.sets,
         "deletes": counts.deletes,
-        "asked_bytes": counts.bytes.requested,
+        "requested_bytes": counts.bytes.requested,
         "got_bytes": counts.bytes.found,
         "stored_bytes": counts.bytes.stored,
         "hit_ratio": counts.hit_ratio(),
@@ -51,11 +51,11 @@ pub fn to_text(report: &InstanceReport) -> String {
     }
     let (count, others) = tenants.others(IN_TEXT);
     if others.ops > 0 {
-        let many = if tenants.untold.ops > 0 { "or more " } else { "" };
+        let many = if tenants.not_distinguished.ops > 0 { "or more " } else { "" };
         row(&mut out, width, &format!("({} {many}others)", grouped(count as u64)), &others);
     }
-    if tenants.nobody.ops > 0 {
-        row(&mut out, width, "(no tenant)", &tenants.nobody);
+    if tenants.without_tenant.ops > 0 {
+        row(&mut out, width, "(no tenant)", &tenants.without_tenant);
     }
     out
 }

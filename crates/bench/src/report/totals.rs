@@ -116,8 +116,8 @@ fn add_destructors(a: Option<DestructorCounts>, b: Option<&DestructorCounts>) ->
 /// An instance without tenants counts as requests without a tenant.
 fn add_tenants(a: &InstanceReport, b: &InstanceReport) -> Option<Tenants> {
     let of = |report: &InstanceReport| {
-        let nobody = TenantCounts::of(&report.counts, Bytes::default());
-        report.tenants.clone().unwrap_or(Tenants { nobody, ..Tenants::default() })
+        let without_tenant = TenantCounts::of(&report.counts, Bytes::default());
+        report.tenants.clone().unwrap_or(Tenants { without_tenant, ..Tenants::default() })
     };
     a.tenants.as_ref().or(b.tenants.as_ref())?;
     let mut sum = of(a);

@@ -68,12 +68,12 @@ impl Design {
         }
     }
 
-    /// Block size that is used if `asked_bytes` is requested; `None` if the design has no blocks.
-    pub(super) fn block_bytes(&self, size_bytes: u64, asked_bytes: u64) -> Option<u64> {
+    /// Block size that is used if `requested_bytes` is requested; `None` if the design has no blocks.
+    pub(super) fn block_bytes(&self, size_bytes: u64, requested_bytes: u64) -> Option<u64> {
         match self {
-            Self::Log | Self::HashLog { .. } => Some(asked_bytes.min(size_bytes)),
+            Self::Log | Self::HashLog { .. } => Some(requested_bytes.min(size_bytes)),
             Self::SetAssociative | Self::Kangaroo => None,
-            Self::Regions(regions) => Some(regions.block_bytes(size_bytes, Some(asked_bytes))),
+            Self::Regions(regions) => Some(regions.block_bytes(size_bytes, Some(requested_bytes))),
         }
     }
 

@@ -380,10 +380,10 @@ impl Plan {
     /// Caches whose blocks are smaller than requested, since a cache needs several: policy, cache size and block size.
     #[must_use]
     pub fn smaller_blocks(&self, rows: &[Row]) -> Vec<(String, u64, u64)> {
-        let Some(asked_bytes) = self.flash.block_bytes else { return Vec::new() };
+        let Some(requested_bytes) = self.flash.block_bytes else { return Vec::new() };
         let of = |named: &Named, row: &Row| {
             let used_bytes =
-                named.block_bytes(row.size_bytes, asked_bytes).filter(|used| *used < asked_bytes)?;
+                named.block_bytes(row.size_bytes, requested_bytes).filter(|used| *used < requested_bytes)?;
             Some((row.policy.clone(), row.size_bytes, used_bytes))
         };
         let policies = || self.different_policies();

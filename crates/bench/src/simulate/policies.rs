@@ -153,11 +153,11 @@ impl Named {
         self.is_flash() && !self.has_sets()
     }
 
-    /// Block size in a cache of `size_bytes` if `asked_bytes` is requested; `None` if it has no blocks.
+    /// Block size in a cache of `size_bytes` if `requested_bytes` is requested; `None` if it has no blocks.
     #[must_use]
-    pub fn block_bytes(&self, size_bytes: u64, asked_bytes: u64) -> Option<u64> {
+    pub fn block_bytes(&self, size_bytes: u64, requested_bytes: u64) -> Option<u64> {
         match &self.what {
-            What::Design(design) => design.block_bytes(size_bytes, asked_bytes),
+            What::Design(design) => design.block_bytes(size_bytes, requested_bytes),
             _ => None,
         }
     }

@@ -77,9 +77,9 @@ impl Regions {
     }
 
     /// Block size for a cache: as requested, but small enough for the minimum number of blocks.
-    pub(super) fn block_bytes(&self, size_bytes: u64, asked_bytes: Option<u64>) -> u64 {
+    pub(super) fn block_bytes(&self, size_bytes: u64, requested_bytes: Option<u64>) -> u64 {
         let usual = (size_bytes / BLOCKS).clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
-        let block_bytes = asked_bytes.unwrap_or(usual);
+        let block_bytes = requested_bytes.unwrap_or(usual);
         let least = u64::from(self.config(size_bytes, block_bytes).least_regions());
         block_bytes.min(size_bytes / least).max(1024)
     }

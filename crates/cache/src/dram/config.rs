@@ -205,8 +205,8 @@ impl Layout {
         let largest_value =
             (*sizes.last().expect("there is a size") as usize).saturating_sub(BESIDE_VALUE_BYTES);
         let is_computed = config.alloc_sizes.is_empty() && config.max_chunk_bytes.is_none();
-        let asked_bytes = if is_computed { config.max_item_bytes as usize } else { usize::MAX };
-        let max_value_bytes = largest_value.min(asked_bytes);
+        let requested_bytes = if is_computed { config.max_item_bytes as usize } else { usize::MAX };
+        let max_value_bytes = largest_value.min(requested_bytes);
         let refused_above_bytes = if is_computed { max_value_bytes } else { usize::MAX };
         // The number of a slab within its class also has 16 bits.
         let max_slabs = ((1_u64 << (32 - chunk_bits)) - 1).min(1 << 16);

@@ -544,7 +544,7 @@ impl<'a> Spill for Crossing<'a> {
 
     fn gone(&self, victim: &Victim<'_>, committed: bool) {
         if self.events.is_some() {
-            self.tell_gone(victim, committed);
+            self.emit_dram_eviction(victim, committed);
         }
         if let Some(destructor) = self.destructor.filter(|_| self.is_destroyed.take()) {
             let reason = if victim.is_expired() { Removal::Expired } else { Removal::EvictedFromDram };
@@ -565,7 +565,7 @@ impl Crossing<'_> {
 
     #[cold]
     #[inline(never)]
-    fn tell_gone(&self, victim: &Victim<'_>, committed: bool) {
+    fn emit_dram_eviction(&self, victim: &Victim<'_>, committed: bool) {
         if committed {
             self.emit(EventKind::Offered(PutEnd::Stored), victim);
         }

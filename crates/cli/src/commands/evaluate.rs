@@ -158,8 +158,8 @@ fn rate(words: &str) -> Result<u64, String> {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let (config, found) = match prepare(arguments) {
-        Ok((subject, plan, asked)) => {
-            (arguments.config(&subject, &plan, &asked), conclude(arguments, &subject, &plan, &asked))
+        Ok((subject, plan, options)) => {
+            (arguments.config(&subject, &plan, &options), conclude(arguments, &subject, &plan, &options))
         }
         Err(error) => (Value::Null, Err(error)),
     };
@@ -201,14 +201,14 @@ fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), 
         interrupt: arguments.common.new_stop(),
     };
     let notes = notes(&subject, &plan, rated.is_none());
-    let asked = EvaluationOptions {
+    let options = EvaluationOptions {
         how,
         criteria: arguments.criteria(),
         rated,
         notes,
         quiet: arguments.common.quiet,
     };
-    Ok((subject, plan, asked))
+    Ok((subject, plan, options))
 }
 
 /// Notes about figures that the drive does not provide.
@@ -305,14 +305,14 @@ impl Arguments {
         Some((endurance, format!("{} for {years} years (--dwpd)", drive_writes(dwpd))))
     }
 
-    fn config(&self, subject: &Subject, plan: &Plan, asked: &EvaluationOptions) -> Value {
-        let life = asked.how.life;
+    fn config(&self, subject: &Subject, plan: &Plan, options: &EvaluationOptions) -> Value {
+        let life = options.how.life;
         json!({
             "drive": json::subject(subject),
-            "criteria": json::criteria(&asked.criteria),
+            "criteria": json::criteria(&options.criteria),
             "plan": json::plan(plan),
             "flash_bytes": plan.flash_bytes,
-            "rated": asked.rated,
+            "rated": options.rated,
             "rated_media_bytes": life.endurance.map(|it| it.media_bytes()),
             "checked": self.check,
         })
@@ -323,13 +323,13 @@ fn conclude(
     arguments: &Arguments,
     subject: &Subject,
     plan: &Plan,
-    asked: &EvaluationOptions,
+    options: &EvaluationOptions,
 ) -> Result<Finding, String> {
     let common = &arguments.common;
-    common.say(greeting(subject, asked).trim_end());
+    common.say(greeting(subject, options).trim_end());
     common.say(plan.words(subject).trim_end());
     if arguments.plan {
-        asked.notes.iter().for_each(|note| common.say(&format_args!("note: {note}")));
+        options.notes.iter().for_each(|note| common.say(&format_args!("note: {note}")));
         let result = json!({ "world": world(subject) });
         return Ok(Finding { result, text: String::new(), failures: Vec::new() });
     }
@@ -340,14 +340,14 @@ fn conclude(
         common.check_can_ask()?;
         ask(&format!("{}: everything on it will be lost.", real.path.display()))?;
     }
-    arguments.common.stop_on_signals(asked.interrupt()).map_err(|error| error.to_string())?;
-    let found = evaluate(subject, plan, asked)?;
-    draw(arguments, subject, &found, asked)?;
-    Ok(finding(subject, &found, asked))
+    arguments.common.stop_on_signals(options.interrupt()).map_err(|error| error.to_string())?;
+    let found = evaluate(subject, plan, options)?;
+    draw(arguments, subject, &found, options)?;
+    Ok(finding(subject, &found, options))
 }
 
-fn greeting(subject: &Subject, asked: &EvaluationOptions) -> String {
-    let rated = asked.rated.as_ref().map_or_else(String::new, |rated| format!("rated for {rated}\n"));
+fn greeting(subject: &Subject, options: &EvaluationOptions) -> String {
+    let rated = options.rated.as_ref().map_or_else(String::new, |rated| format!("rated for {rated}\n"));
     match subject {
         Subject::Model(model) => {
             let (card, scale) = (&model.card, model.scale);
@@ -364,20 +364,20 @@ fn world(subject: &Subject) -> &'static str {
     if matches!(subject, Subject::Model(_)) { "simulated" } else { "real" }
 }
 
-fn finding(subject: &Subject, found: &EvaluationResult, asked: &EvaluationOptions) -> Finding {
-    let failures = text::failures(found, asked);
+fn finding(subject: &Subject, found: &EvaluationResult, options: &EvaluationOptions) -> Finding {
+    let failures = text::failures(found, options);
     let word = match (failures.is_empty(), found.interrupted) {
         (false, _) => "FAILED",
         (true, true) => "INTERRUPTED",
         (true, false) => "passed",
     };
-    let verdict = text::verdict(found, asked);
-    let text = format!("{}{verdict}{}: {word}\n", text::table(found, &asked.criteria), subject.name());
+    let verdict = text::verdict(found, options);
+    let text = format!("{}{verdict}{}: {word}\n", text::table(found, &options.criteria), subject.name());
     let mut result = json!({
         "world": world(subject),
-        "profiles": json::profiles(found, asked),
+        "profiles": json::profiles(found, options),
         "precondition": found.filled.as_ref().map(drive::json::outcome),
-        "notes": asked.notes.iter().chain(&found.notes).collect::<Vec<_>>(),
+        "notes": options.notes.iter().chain(&found.notes).collect::<Vec<_>>(),
         "not_judged": found.unfinished,
         "stopped": found.interrupted.then_some("interrupt"),
     });
@@ -392,10 +392,10 @@ fn draw(
     arguments: &Arguments,
     subject: &Subject,
     found: &EvaluationResult,
-    asked: &EvaluationOptions,
+    options: &EvaluationOptions,
 ) -> Result<(), String> {
     let Some(file) = &arguments.plot else { return Ok(()) };
-    let svg = plot::svg(found, &subject.name(), &asked.criteria).map_err(|error| error.to_string())?;
+    let svg = plot::svg(found, &subject.name(), &options.criteria).map_err(|error| error.to_string())?;
     let picture =
         Format::of(file).and_then(|format| format.encode(svg)).map_err(|error| error.to_string())?;
     write_file(file, &picture).map_err(|error| error.to_string())

@@ -213,7 +213,7 @@ fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
         );
     };
     tenants.named.iter().take(TENANTS_IN_TEXT).for_each(|(name, it)| add_line(name, it));
-    let rest = [("(others)", tenants.others(TENANTS_IN_TEXT).1), ("(none)", tenants.nobody)];
+    let rest = [("(others)", tenants.others(TENANTS_IN_TEXT).1), ("(none)", tenants.without_tenant)];
     rest.iter().filter(|(_, it)| it.requests() > 0).for_each(|(name, it)| add_line(name, it));
     words
 }
@@ -319,7 +319,7 @@ fn formats() -> Finding {
             "name": format.name,
             "about": format.about,
             "page_bytes": format.page_bytes,
-            "told_apart": format.is_detectable(),
+            "detectable": format.is_detectable(),
         })
     };
     Finding {

@@ -406,7 +406,7 @@ fn hits_by_tenant_are_in_all_outputs() {
     );
     assert_eq!(tenants["largest"][0]["rows"][0]["object_hit_ratio"], 2.0 / 3.0);
     assert_eq!(
-        (&tenants["others"]["told_apart"], &tenants["without_tenant"]["rows"][0]["hits"]),
+        (&tenants["others"]["distinguished"], &tenants["without_tenant"]["rows"][0]["hits"]),
         (&1.into(), &1.into())
     );
     let csv = std::fs::read_to_string(csv).unwrap();

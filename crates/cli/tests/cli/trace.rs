@@ -351,8 +351,8 @@ fn usage_errors_name_the_valid_values() {
     }
     let formats = json(&["trace", "formats"]);
     let formats = formats["formats"].as_array().unwrap();
-    let told_apart = |name: &str| &formats.iter().find(|it| it["name"] == name).unwrap()["told_apart"];
-    assert_eq!((told_apart("vscsi"), told_apart("u64be")), (&true.into(), &false.into()));
+    let detectable = |name: &str| &formats.iter().find(|it| it["name"] == name).unwrap()["detectable"];
+    assert_eq!((detectable("vscsi"), detectable("u64be")), (&true.into(), &false.into()));
 }
 
 #[test]

@@ -55,8 +55,8 @@ fn health(drives: &Drives) -> Verdict {
     assert!(smart.temperature_celsius.is_some_and(|it| (0..100).contains(&it)), "{smart:?}");
     let wear = Wear::read(&drive, Some(1));
     assert_eq!(wear.written.unwrap().source, Source::Placement);
-    let untold: Vec<_> = wear.untold.iter().map(|(what, _)| *what).collect();
-    assert_eq!(untold, ["OCP SMART (C0h)"], "only this page is missing");
+    let unreported: Vec<_> = wear.unreported.iter().map(|(what, _)| *what).collect();
+    assert_eq!(unreported, ["OCP SMART (C0h)"], "only this page is missing");
     let plain = Wear::read(&drives.drive(PLAIN), None);
     assert_eq!(plain.written.unwrap().media_bytes, None);
     Verdict::Held

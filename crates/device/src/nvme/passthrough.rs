@@ -291,8 +291,8 @@ impl<T: Transport + AsFd + 'static> Medium for OpenNamespace<T> {
     }
 
     /// A command transfers all bytes or none.
-    fn moved(result: i32, asked_bytes: usize) -> io::Result<usize> {
-        Status::check(result).map(|()| asked_bytes)
+    fn moved(result: i32, requested_bytes: usize) -> io::Result<usize> {
+        Status::check(result).map(|()| requested_bytes)
     }
 }
 

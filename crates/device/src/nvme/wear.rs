@@ -27,7 +27,7 @@ pub struct Wear {
     /// Hours powered on.
     pub power_on_hours: Option<u128>,
     /// Unavailable information, with the reason.
-    pub untold: Vec<(&'static str, String)>,
+    pub unreported: Vec<(&'static str, String)>,
 }
 
 /// Bytes written, according to one source.
@@ -135,7 +135,7 @@ impl Wear {
     }
 
     fn told<V>(&mut self, what: &'static str, answer: io::Result<V>) -> Option<V> {
-        answer.map_err(|error| self.untold.push((what, error.to_string()))).ok()
+        answer.map_err(|error| self.unreported.push((what, error.to_string()))).ok()
     }
 }
 
@@ -189,7 +189,8 @@ impl MediaProbe {
         let group = endurance_group(&drive.controller()?, &drive.namespace()?);
         let Some(counter) = MediaCounter::find(&drive, group) else {
             let wear = Wear::read(&drive, group);
-            let why = wear.untold.first().map_or_else(String::new, |(what, why)| format!(": {what}: {why}"));
+            let why =
+                wear.unreported.first().map_or_else(String::new, |(what, why)| format!(": {what}: {why}"));
             return Err(io::Error::other(format!(
                 "{} does not report the bytes its media wrote{why}",
                 path.display()
@@ -228,7 +229,7 @@ mod tests {
         let written = wear.written.unwrap();
         assert_eq!(written.source, Source::Placement);
         assert_eq!((written.host_bytes, written.write_amplification()), (Some(100), Some(1.3)));
-        assert!(wear.untold.iter().any(|(what, _)| what.starts_with("OCP")), "{:?}", wear.untold);
+        assert!(wear.unreported.iter().any(|(what, _)| what.starts_with("OCP")), "{:?}", wear.unreported);
     }
 
     #[test]
@@ -248,7 +249,7 @@ mod tests {
         fake.state.lock().privileged = false;
         let wear = Wear::read(&Drive::new(fake, 1), Some(1));
         assert_eq!((wear.written, wear.life_used_percent), (None, None));
-        assert_eq!(wear.untold.len(), 4);
+        assert_eq!(wear.unreported.len(), 4);
     }
 
     #[test]

@@ -260,8 +260,8 @@ pub(super) fn other_than(expected: &'static Format, path: &Path, head: &Head<'_>
 }
 
 /// The detectable formats, or the others, for a message.
-fn names(told_apart: bool) -> String {
-    let names = FORMATS.into_iter().filter(|format| format.is_detectable() == told_apart);
+fn names(detectable: bool) -> String {
+    let names = FORMATS.into_iter().filter(|format| format.is_detectable() == detectable);
     names.map(|format| format.name).collect::<Vec<_>>().join(", ")
 }
 

@@ -260,7 +260,7 @@ pub(super) fn tenants(body: &mut Html, runs: &[Named<'_>]) {
         let of = if runs.len() > 1 { format!(", {}", it.name) } else { String::new() };
         body.element("h2", &format!("Tenants{of}"));
         table_of(body, &rows[..rows.len().min(MAX_TENANTS)]);
-        let others = tenants["told_apart"].as_u64().unwrap_or(0).saturating_sub(MAX_TENANTS as u64);
+        let others = tenants["distinguished"].as_u64().unwrap_or(0).saturating_sub(MAX_TENANTS as u64);
         if others > 0 {
             body.element(
                 "p",

@@ -15,7 +15,7 @@ pub(super) struct MultiItem {
     /// A miss was found after which all later items are fetched too, and so are not looked up.
     sets_only: bool,
     items_missed: u64,
-    asked_bytes: u64,
+    requested_bytes: u64,
     found_bytes: u64,
     fetched_bytes: u64,
     /// For the trace of misses: the common prefix of the items' keys.
@@ -57,7 +57,7 @@ impl MultiItem {
     fn add(&mut self, item_bytes: u64, part: Part, is_found: bool) {
         // Lengths in a trace may be arbitrarily large, and ampSizeFactor multiplies them.
         let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
-        add(&mut self.asked_bytes, part.requested_bytes.saturating_add(part.uncached_bytes));
+        add(&mut self.requested_bytes, part.requested_bytes.saturating_add(part.uncached_bytes));
         add(&mut self.fetched_bytes, part.uncached_bytes);
         if is_found {
             add(&mut self.found_bytes, part.requested_bytes);
@@ -99,7 +99,7 @@ impl MultiItem {
         } else if self.found_bytes > 0 {
             counting.object_partial_hits.one();
         }
-        counting.egress_bytes.several(self.asked_bytes);
+        counting.egress_bytes.several(self.requested_bytes);
         counting.egress_bytes_found.several(self.found_bytes);
         counting.ingress_bytes.several(self.fetched_bytes);
     }

@@ -42,7 +42,7 @@ fn tenant(tenant: &Tenant, rows: &[Row]) -> Value {
     });
     match &tenant.who {
         TenantGroup::Named(name) => fields["tenant"] = json!(**name),
-        TenantGroup::Others(count) => fields["told_apart"] = json!(count),
+        TenantGroup::Others(count) => fields["distinguished"] = json!(count),
         TenantGroup::NoTenant => {}
     }
     fields

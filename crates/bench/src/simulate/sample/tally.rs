@@ -111,7 +111,7 @@ pub(super) struct Tally {
     hot: Sums,
     drawn: Sums,
     /// Requests for drawn objects and their bytes, including the warm-up.
-    drawn_asked: (f64, f64),
+    drawn_requests: (f64, f64),
 }
 
 #[derive(Clone, Copy, Default)]
@@ -124,13 +124,13 @@ struct Sums {
 
 impl Tally {
     pub(super) fn new(policy: Policy) -> Self {
-        Self { policy, hot: Sums::default(), drawn: Sums::default(), drawn_asked: (0.0, 0.0) }
+        Self { policy, hot: Sums::default(), drawn: Sums::default(), drawn_requests: (0.0, 0.0) }
     }
 
     fn count(&mut self, access: &Access, is_hit: bool, is_warm: bool, is_hot: bool) {
         let (bytes, hit) = (f64::from(access.weight), f64::from(u8::from(is_hit)));
         if !is_hot {
-            self.drawn_asked = (self.drawn_asked.0 + 1.0, self.drawn_asked.1 + bytes);
+            self.drawn_requests = (self.drawn_requests.0 + 1.0, self.drawn_requests.1 + bytes);
         }
         if !is_warm {
             return;
@@ -145,8 +145,8 @@ impl Tally {
     /// Estimates of all objects, by requests and by bytes: the hot objects and the scaled drawn ones.
     fn estimates(&self, sample: &Sample) -> [Estimate; 2] {
         // Requests of the trace per request of the sample, which is close to 1/rate only on average.
-        let each = sample.cold_requests as f64 / self.drawn_asked.0;
-        let each_byte = sample.cold_bytes as f64 / self.drawn_asked.1;
+        let each = sample.cold_requests as f64 / self.drawn_requests.0;
+        let each_byte = sample.cold_bytes as f64 / self.drawn_requests.1;
         let (hot, drawn) = (&self.hot, &self.drawn);
         [
             Estimate::of((hot.requests, hot.hits), (drawn.requests, drawn.hits), each),

@@ -192,7 +192,7 @@ impl RegionStore {
             Lookup::Found(_) => {
                 Counters::one(&counters.hits);
                 if self.needs.hits {
-                    self.tell_hit(hash, found);
+                    self.report_hit(hash, found);
                 }
             }
             Lookup::Miss => {}
@@ -213,7 +213,7 @@ impl RegionStore {
     }
 
     /// Tells the policy, which may give the item another place. It may have moved or left since it was found.
-    fn tell_hit(&self, hash: KeyHash, found: Found) {
+    fn report_hit(&self, hash: KeyHash, found: Found) {
         let mut policy = self.policy.lock();
         if !self.needs.items {
             policy.hit(&self.resident(found));

@@ -125,13 +125,13 @@ impl RegionStore {
 
     /// Reports only keys with the selected hashes: other items need not be read for it.
     #[must_use]
-    pub fn with_eviction_callback_for(mut self, is_told: HashFilter) -> Self {
-        self.is_told = Some(is_told);
+    pub fn with_eviction_callback_for(mut self, is_reported: HashFilter) -> Self {
+        self.is_reported = Some(is_reported);
         self
     }
 
-    fn is_told(&self, hash: KeyHash) -> bool {
-        self.on_eviction.is_some() && self.is_told.as_ref().is_none_or(|is_told| is_told(hash))
+    fn is_reported(&self, hash: KeyHash) -> bool {
+        self.on_eviction.is_some() && self.is_reported.as_ref().is_none_or(|is_reported| is_reported(hash))
     }
 
     /// Reclaims the policy's victim. `false` if there is none.
@@ -214,7 +214,7 @@ impl RegionStore {
         for &record in records.iter().filter(|record| record.live) {
             let address = self.layout.address(region, record.unit);
             let is_expired = expired(record.expiry_seconds, now_seconds);
-            let is_told = self.is_told(record.hash);
+            let is_reported = self.is_reported(record.hash);
             // One lock from the question to the eviction: a hit comes in time, or finds the item gone.
             let mut policy = self.policy.lock();
             let Some(found) = self.index.get_at(record.hash, address) else { continue };
@@ -223,7 +223,7 @@ impl RegionStore {
             keep = keep.filter(|_| !is_expired && self.may_keep(&mut room, &record));
             let start = record.unit as usize * self.layout.unit_bytes as usize;
             let leaving = Leaving { record, found, start, keep, is_expired };
-            if keep.is_some() || is_told {
+            if keep.is_some() || is_reported {
                 wanted.push(leaving);
             } else if self.index.remove_at(record.hash, address).is_some() {
                 if self.needs.items {

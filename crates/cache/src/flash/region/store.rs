@@ -47,7 +47,7 @@ pub struct RegionStore {
     pub(super) counters: Counters,
     pub(super) on_eviction: Option<OnEviction>,
     /// Of which keys that is; all, if nothing is said.
-    pub(super) is_told: Option<HashFilter>,
+    pub(super) is_reported: Option<HashFilter>,
     pub(super) on_destructor: Option<DestructorCallback>,
     /// Forgotten items that must be read for their destructors.
     pub(super) owed: PendingDestructors,
@@ -197,7 +197,7 @@ impl RegionStore {
             next_sequence: AtomicU64::new(FIRST_SEQUENCE),
             counters: Counters::default(),
             on_eviction: None,
-            is_told: None,
+            is_reported: None,
             on_destructor: None,
             owed: PendingDestructors::default(),
             journal: None,

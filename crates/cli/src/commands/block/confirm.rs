@@ -20,15 +20,15 @@ pub fn confirm(yes: bool, question: &str, changing: &Changing) -> Result<(), Str
     let mut prompt = std::io::stderr();
     let _ = write!(prompt, "{question} Continue? [y/N] ");
     // A signal does not interrupt reading the answer.
-    let (sender, heard) = channel();
+    let (sender, received) = channel();
     let listen = move || {
         let mut answer = String::new();
-        let heard = std::io::stdin().lock().read_line(&mut answer);
-        sender.send(heard.map(|_| answer))
+        let received = std::io::stdin().lock().read_line(&mut answer);
+        sender.send(received.map(|_| answer))
     };
     std::thread::Builder::new().name("answer".into()).spawn(listen).map_err(|error| error.to_string())?;
     loop {
-        match heard.recv_timeout(POLL_INTERVAL) {
+        match received.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) if changing.is_interrupted() => return Err(INTERRUPTED.into()),
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => return Ok(()),

@@ -138,7 +138,7 @@ impl Shown<'_> {
     fn show(&mut self, sample: &Sample) {
         let common = &self.arguments.common;
         if !self.header {
-            let unknown = sample.wear.untold.iter();
+            let unknown = sample.wear.unreported.iter();
             unknown.for_each(|(what, why)| common.say(&format_args!("unknown: {what}: {why}")));
             self.header = true;
         }
