@@ -282,7 +282,7 @@ fn accesses(
     let at_most = arguments.reading.limit.unwrap_or(REQUESTS_AT_MOST);
     let (wanted, limited) = (configured.requests(), arguments.reading.limit.is_some());
     if configured.is_generated() && wanted > at_most && !limited {
-        arguments.common.warn(&format!(
+        arguments.common.warn(format_args!(
             "the first {} of the config's {} requests are predicted; --limit N for more",
             bench::report::text::grouped(at_most),
             bench::report::text::grouped(wanted)
