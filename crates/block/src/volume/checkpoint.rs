@@ -110,7 +110,7 @@ impl Shared {
         self.write_superblock(work, superblock).await?;
         let mut state = self.state.lock();
         let state = &mut *state;
-        let batch = state.changes.take();
+        let batch = state.changes.take(true);
         state.changes.disk_flushed();
         state.journal.durable = batch.number;
         state.journal.continue_from(&checkpoint);

@@ -78,9 +78,16 @@ fn goes_around(state: &State, part: &Part, admit: Admit) -> bool {
     (state.sets.tuning().mode == Mode::WriteAround || admit == Admit::Bypass) && !is_dirty()
 }
 
-/// Number of blocks whose write needs journal space: all but those that are not cached and stay so.
+/// Number of blocks whose write needs journal space: all but those that are not cached and stay so, or the dirty ones if recovery
+/// restores no clean ones.
 pub(super) fn changing_blocks(state: &State, parts: &[Part], admit: Admit) -> usize {
-    let changes = |part: &&Part| !goes_around(state, part, admit) || state.sets.find(part.block).is_some();
+    let changes = |part: &&Part| {
+        let cached = state.sets.find(part.block);
+        match state.recovers_clean {
+            true => !goes_around(state, part, admit) || cached.is_some(),
+            false => cached.is_some_and(|slot| state.sets.word(slot).is_dirty()),
+        }
+    };
     parts.iter().filter(changes).count()
 }
 

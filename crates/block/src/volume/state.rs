@@ -37,7 +37,7 @@ pub(super) struct State {
     /// Health apart from errors of the disk.
     pub(super) health: Health,
     /// Whether recovery may restore clean blocks: if the superblock in force, or one being written, has a mode that keeps dirty
-    /// blocks.
+    /// blocks. Otherwise they need no records: closing the volume, or a change to such a mode, writes a table of all blocks.
     pub(super) recovers_clean: bool,
     /// The first error of the flash, and its time.
     pub(super) flash_failed: Option<(Arc<str>, u64)>,
@@ -169,8 +169,11 @@ impl State {
         self.vacate(slot, block);
         self.damaged.remove(&page);
         self.place(slot, page, crc, partial);
-        let standing = self.recorded_standing(slot, self.format);
-        self.changes.hold(page, PageContents { block, dirty, partial, crc, fresh: true, epoch: 0, standing });
+        if dirty || self.recovers_clean {
+            let standing = self.recorded_standing(slot, self.format);
+            let contents = PageContents { block, dirty, partial, crc, fresh: true, epoch: 0, standing };
+            self.changes.hold(page, contents);
+        }
         if dirty {
             self.sets.mark_dirty(slot);
         } else {
@@ -210,6 +213,9 @@ impl State {
 
     /// Releases a page that held `block`.
     pub(super) fn release_page(&mut self, page: u32, block: u64, dirty: bool) {
+        if !self.recovers_clean && self.changes.is_recorded_clean(page, dirty) {
+            return self.pages.free(page);
+        }
         match self.changes.release(page, block, dirty, self.is_writing_table) {
             PageRelease::Immediate => self.pages.free(page),
             PageRelease::AfterCommit => {}

@@ -208,7 +208,13 @@ impl Volume {
         };
         let mut superblock = shared.superblock.lock().clone();
         superblock.tuning = tuning;
-        if let Err(error) = shared.write_superblock(&work, superblock).await {
+        // If recovery restores clean blocks from now on, flash needs a record of all. If it no longer does, their pages may change
+        // without a commit, so recovery must not compare them with the last one.
+        let written = match tuning.mode.keeps_dirty() != old.mode.keeps_dirty() {
+            true => shared.write_table(&work, superblock).await,
+            false => shared.write_superblock(&work, superblock).await,
+        };
+        if let Err(error) = written {
             let back = shared.state.lock().sets.set_tuning(old);
             debug_assert!(back.is_ok(), "it was in force before");
             return Err(error);

@@ -145,6 +145,8 @@ fn failed_flash_permits_writes_of_cached_blocks_in_modes_without_dirty_blocks() 
                 volume.trim(7 * BLOCK, BLOCK).await.unwrap();
                 volume.flush().await.unwrap();
             }
+            // In write-around mode only an insertion writes the flash.
+            volume.read(9 * BLOCK, BLOCK as usize).await.unwrap();
             assert_eq!(volume.stats().health, Health::FlashFailed);
             assert_eq!(volume.set_tuning(config().tuning).await.unwrap_err().kind(), VolumeErrorKind::Flash);
         });

@@ -30,6 +30,11 @@ pub(crate) struct Changes {
     cleaned: HashSet<u32>,
     /// The same for the commit in flight.
     cleaned_in_flight: HashSet<u32>,
+    /// Pages that recovery compares with the last commit, which wrote them: they must not change before the next one. Only recorded
+    /// if recovery restores no clean blocks; otherwise no page is released without a record.
+    verified: HashSet<u32>,
+    /// The same for the commit in flight.
+    verified_in_flight: HashSet<u32>,
     /// Records of the commit in flight, which become pending again if the disk's flush before it fails.
     returning: usize,
 }
@@ -115,6 +120,14 @@ impl Changes {
             page,
             PageContents { fresh: fresh.is_some(), crc: fresh.map_or(held.crc, |known| known.crc), ..held },
         );
+    }
+
+    /// Whether the release of `page`, whose block was `dirty`, needs no record if recovery restores no clean blocks: flash does not
+    /// record the page as dirty.
+    pub(crate) fn is_recorded_clean(&self, page: u32, dirty: bool) -> bool {
+        let may_be_dirty = dirty || self.cleaned.contains(&page) || self.cleaned_in_flight.contains(&page);
+        let is_verified = self.verified.contains(&page) || self.verified_in_flight.contains(&page);
+        !may_be_dirty && !is_verified && !self.records.contains_key(&page)
     }
 
     /// Records that `page` lost `block`. With `is_writing_table` even uncommitted contents may be on flash.
@@ -235,8 +248,13 @@ impl Changes {
         self.records.extend(records.into_iter().map(pending));
     }
 
-    /// Takes all changes for a commit.
-    pub(crate) fn take(&mut self) -> Batch {
+    /// Takes all changes for a commit. `recovers_clean`: whether recovery restores clean blocks until the next one.
+    pub(crate) fn take(&mut self, recovers_clean: bool) -> Batch {
+        if !recovers_clean {
+            let is_fresh = |pending: &Pending| pending.held.is_some_and(|held| held.fresh);
+            let fresh = self.records.iter().filter(|(_, pending)| is_fresh(pending));
+            self.verified_in_flight = fresh.map(|(&page, _)| page).collect();
+        }
         self.cleaned_in_flight = std::mem::take(&mut self.cleaned);
         self.clean_inserted = 0;
         self.returning = if self.disk_written.is_some() { self.records.len() } else { 0 };
@@ -270,6 +288,7 @@ impl Changes {
     /// The commit is durable. Returns the pages that are free now.
     pub(crate) fn committed(&mut self, batch: Batch) -> impl Iterator<Item = u32> + use<> {
         self.cleaned_in_flight.clear();
+        self.verified = std::mem::take(&mut self.verified_in_flight);
         for ReleasedPage { block, may_be_dirty, .. } in &batch.released {
             if let Some(stale) = self.stale.get_mut(block) {
                 stale.times -= 1;
@@ -306,6 +325,7 @@ impl Changes {
         self.disk_written = earlier(self.disk_written, batch.flush_disk);
         self.logged.extend(batch.logged);
         self.cleaned.extend(self.cleaned_in_flight.drain());
+        self.verified.extend(self.verified_in_flight.drain());
         self.to_log.extend(batch.to_log);
     }
 }
@@ -358,13 +378,30 @@ mod tests {
         changes.hold(2, held(20, true));
         changes.hold(3, held(30, true));
         changes.hold(4, held(40, false));
-        let batch = changes.take();
+        let batch = changes.take(true);
         // Meanwhile block 20 is written again, and block 50 for the first time.
         assert!(matches!(changes.release(2, 20, true, false), PageRelease::AfterCommit));
         changes.hold(5, held(20, true));
         changes.hold(6, held(50, true));
         changes.put_back(batch);
         assert_eq!(logged(&mut changes), [(2, None), (3, Some(30)), (5, Some(20)), (6, Some(50))]);
+    }
+
+    #[test]
+    fn page_that_the_last_commit_wrote_is_not_released_without_a_record() {
+        let mut changes = Changes::default();
+        changes.hold(1, held(10, true));
+        changes.record_clean(1, held(10, false));
+        assert!(!changes.is_recorded_clean(1, false), "its record is pending");
+        let batch = changes.take(false);
+        assert!(!changes.is_recorded_clean(1, false), "its commit is in flight");
+        let _free = changes.committed(batch);
+        assert!(!changes.is_recorded_clean(1, false), "recovery compares it with the last commit");
+        changes.hold(2, held(20, true));
+        let batch = changes.take(false);
+        let _free = changes.committed(batch);
+        assert!(changes.is_recorded_clean(1, false));
+        assert!(!changes.is_recorded_clean(1, true));
     }
 
     /// The disk was flushed before the page became clean, so the intent log may record its removal; a commit, which flushes both
@@ -374,12 +411,12 @@ mod tests {
         for fails in [false, true] {
             let mut changes = Changes::default();
             changes.hold(1, held(10, true));
-            let batch = changes.take();
+            let batch = changes.take(true);
             let _free = changes.committed(batch);
             changes.record_clean(1, PageContents { fresh: false, ..held(10, false) });
             assert_eq!(logged(&mut changes), [], "a clean page is not logged");
             if fails {
-                let batch = changes.take();
+                let batch = changes.take(true);
                 changes.put_back(batch);
             }
             assert!(matches!(changes.release(1, 10, false, false), PageRelease::AfterCommit));

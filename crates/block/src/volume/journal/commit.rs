@@ -154,7 +154,8 @@ impl Shared {
         if !state.journal.has_space_for(most_blocks, why == CommitReason::Table) {
             return Begin::JournalFull;
         }
-        let batch = state.changes.take();
+        // The mode may change with a table.
+        let batch = state.changes.take(state.recovers_clean && why == CommitReason::Changes);
         let flush_flash = batch.has_records() || why == CommitReason::Table;
         if let Some(order) = &mut state.order {
             order.enter(state.journal.next_commit, batch.records());
