@@ -239,7 +239,7 @@ fn commands_name_the_trace_without_requests() {
             &["predict", &objects, "--drive", "pm9d3"][..],
             2,
             &objects,
-            "the trace has 0 accesses; a prediction",
+            "has 0 accesses; a prediction",
         ),
         (&["study", "cdn-fig1", "--trace", &objects], 2, &objects, "the trace has no requests"),
         (&["block", "replay", &blocks], 1, &blocks, "the trace has no requests"),
