@@ -85,7 +85,7 @@ pub fn run(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         output::say_error(format_args!("warning: {warning}"));
     }
     let typed = arguments::normalise(typed.into_iter());
-    let typed = match commands::block::with_settings_file(Cli::command(), typed) {
+    let typed = match flags_file::expand(Cli::command(), typed) {
         Ok(typed) => typed,
         Err(error) => return output::usage_error(&error),
     };

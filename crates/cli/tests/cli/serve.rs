@@ -95,6 +95,24 @@ fn item_is_found_after_a_restart() {
     stop(server);
 }
 
+#[test]
+fn server_uses_the_settings_of_a_file_and_refuses_a_wrong_one_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("serve.toml");
+    std::fs::write(&file, "listen = \"unix:other\"\nallow-commands = [\"get\", \"set\"]\n").unwrap();
+    let server = serve_with(directory.path(), "unix:socket", &["serve.toml"]);
+    assert!(!directory.path().join("other").exists(), "a typed flag takes precedence");
+    let replies = request(directory.path(), "set key 0 0 1\r\na\r\ndelete key\r\nget key\r\n");
+    assert!(replies.starts_with("STORED\r\n") && !replies.contains("DELETED"), "{replies}");
+    assert!(replies.ends_with("VALUE key 0 1\r\na\r\nEND\r\n"), "{replies}");
+    stop(server);
+    std::fs::write(&file, "flash = \"new\"\nrecover-after = \"kil\"\n").unwrap();
+    let refused = flashwright(&["serve", file.to_str().unwrap(), "--flash-size", "64MiB"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", err(&refused));
+    let error = "serve.toml: line 2: invalid value 'kil' for '--recover-after <END>'";
+    assert!(err(&refused).contains(error), "{}", err(&refused));
+}
+
 /// Number of items of 300 bytes: about twice the size of DRAM.
 const ITEMS: usize = 100_000;
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use daemon::control;
+use daemon::{Options, control};
 use serde_json::{Value, json};
 
-use super::settings_file;
+use crate::flags_file;
 use crate::output::{Common, Finding, name_of};
 
 /// The command line of `block list`.
@@ -43,7 +43,7 @@ fn list(directory: &Path) -> Result<Finding, String> {
 /// The cache of one file.
 fn cache(file: &Path) -> Value {
     let mut cache = json!({ "name": file.file_stem().map(|stem| stem.to_string_lossy().into_owned()) });
-    let found = settings_file::options(file).and_then(|options| {
+    let found = flags_file::read::<Options>(file).and_then(|options| {
         options.addresses().map(|(address, control)| (options.config(), address, control))
     });
     match found {

@@ -13,7 +13,6 @@ mod replay;
 mod result_file;
 mod serve;
 mod set;
-mod settings_file;
 mod shape;
 mod status;
 mod ublk;
@@ -23,7 +22,6 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-pub use settings_file::expand as with_settings_file;
 
 /// The `block` commands.
 #[derive(Debug, Subcommand)]

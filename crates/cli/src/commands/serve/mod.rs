@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 use crate::output::{Common, Finding};
 use crate::{metrics, service_manager, signals};
 
-use settings::Settings;
+pub use settings::Settings;
 
 /// How long each step of closing may take. A service manager kills a server that takes much longer.
 const CLOSE_LIMIT: Duration = Duration::from_secs(60);
@@ -40,11 +40,7 @@ pub struct Arguments {
 
 /// Runs `serve`.
 pub fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { config, settings, common } = arguments;
-    let settings = match settings.with_file(config.as_deref()) {
-        Ok(settings) => settings,
-        Err(error) => return crate::output::usage_error(&error),
-    };
+    let Arguments { settings, common, .. } = arguments;
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     let recorded = json!({ "flash": settings.flash, "dram": settings.dram, "listen": listen });
     common.conclude("serve", &recorded, serve(&settings, &common))
@@ -96,18 +92,17 @@ fn options(settings: &Settings) -> Result<Options, String> {
     let credentials = settings.auth_file.as_deref().map(Credentials::read).transpose();
     let names = Some(&settings.allow_commands).filter(|names| !names.is_empty());
     let allowed_commands = names.map(|names| AllowedCommands::new(names)).transpose();
-    let count = |number: Option<u64>, default: usize| number.map_or(default, |number| number as usize);
     let defaults = Options::default();
     Ok(Options {
         listen: settings.listen.clone(),
         allow_remote: settings.insecure,
         tls: tls(settings)?,
         allowed_commands: allowed_commands.map_err(|error| format!("--allow-commands: {error}"))?,
-        threads: count(settings.threads, defaults.threads),
-        max_connections: count(settings.max_connections, defaults.max_connections),
+        threads: settings.threads.map_or(defaults.threads, |number| number as usize),
+        max_connections: settings.max_connections as usize,
         idle_timeout: settings.idle_timeout,
-        client_timeout: settings.client_timeout.unwrap_or(defaults.client_timeout),
-        buffer_bytes: count(settings.buffers, defaults.buffer_bytes),
+        client_timeout: settings.client_timeout,
+        buffer_bytes: settings.buffers as usize,
         prefix_delimiter: settings.prefix_delimiter,
         tenants: settings.tenant.clone(),
         measure_latency: settings.metrics.is_some(),
@@ -137,16 +132,16 @@ fn check_metrics(settings: &Settings) -> Result<(), String> {
 }
 
 fn recover_after(settings: &Settings) -> RecoverAfter {
-    match settings.recover_after.as_deref() {
-        Some("kill") => RecoverAfter::Kill,
-        Some("power-loss") => RecoverAfter::PowerLoss,
+    match settings.recover_after.as_str() {
+        "kill" => RecoverAfter::Kill,
+        "power-loss" => RecoverAfter::PowerLoss,
         _ => RecoverAfter::CleanClose,
     }
 }
 
 /// Only a log on flash is recovered without a clean close.
 fn check_recovery(settings: &Settings) -> Result<(), String> {
-    let name = settings.recover_after.as_deref().unwrap_or_default();
+    let name = &settings.recover_after;
     match recover_after(settings) {
         RecoverAfter::CleanClose => Ok(()),
         _ if settings.flash.is_none() => {
@@ -161,13 +156,8 @@ fn check_recovery(settings: &Settings) -> Result<(), String> {
 
 /// Opens the cache, with the content of the last server as far as `recover-after` permits.
 fn open(settings: &Settings) -> Result<Cache, String> {
-    let mut builder = Cache::builder();
-    if let Some(bytes) = settings.dram {
-        builder = builder.dram_bytes(bytes);
-    }
-    if let Some(kind) = settings.eviction {
-        builder = builder.eviction(EvictionConfig::new(kind));
-    }
+    let eviction = EvictionConfig::new(settings.eviction);
+    let mut builder = Cache::builder().dram_bytes(settings.dram).eviction(eviction);
     if let Some(bytes) = settings.max_item_size {
         // The limit is for the client's value; the server stores a header before it.
         let bytes = u32::try_from(bytes.saturating_add(server::ITEM_HEADER_BYTES as u64))
@@ -207,20 +197,12 @@ fn with_flash(builder: Builder, settings: &Settings, name: &str) -> Result<Build
         _ => Some(SmallItems::Log(LogOptions::default())),
     };
     let regions = &mut flash.regions;
-    match settings.region_policy.as_deref() {
-        Some("lru") => regions.order = OrderConfig::Lru,
-        Some("mcdipper-lru") => regions.reinsertion = Reinsertion::Hits { at_least: 1 },
-        Some("blockcache") => regions.order = OrderConfig::SegmentedLru { segments: 4 },
-        Some("ripq") => {
-            regions.order = settings
-                .ripq_caching
-                .map_or(OrderConfig::Fifo, |caching| OrderConfig::Ripq(RipqConfig::new(caching)));
-        }
+    match settings.region_policy.as_str() {
+        "lru" => regions.order = OrderConfig::Lru,
+        "mcdipper-lru" => regions.reinsertion = Reinsertion::Hits { at_least: 1 },
+        "blockcache" => regions.order = OrderConfig::SegmentedLru { segments: 4 },
+        "ripq" => regions.order = OrderConfig::Ripq(RipqConfig::new(settings.ripq_caching)),
         _ => regions.order = OrderConfig::Fifo,
     }
-    let builder = builder.flash_config(flash);
-    Ok(match settings.small_item_share {
-        Some(share) => builder.small_item_share(share),
-        None => builder,
-    })
+    Ok(builder.flash_config(flash).small_item_share(settings.small_item_share))
 }
