@@ -10,7 +10,7 @@
 
 use super::rebalance::{Rebalance, Strategy};
 
-/// Slabs' worth of evicted items that permit one slab to be emptied.
+/// Evicted items, in slabs, that permit one slab to be emptied.
 const CHURN_PER_MOVE: f64 = 8.0;
 /// Share of earlier activity that is kept at each step, so that activity is averaged over a few steps.
 const KEPT: f64 = 0.5;
@@ -26,7 +26,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// The decayed activity after a step with `latest` activity.
+    /// The moving average after a step with `latest` activity.
     pub(super) fn and_then(&self, latest: &Self) -> Self {
         Self {
             hits: KEPT * self.hits + latest.hits,
@@ -37,7 +37,7 @@ impl Recent {
     }
 }
 
-/// Slabs' worth of items that were evicted in a pool, minus those that moves have used up.
+/// Evicted items of a pool, in slabs, minus those used up by moves.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Churn(f64);
 
@@ -76,7 +76,7 @@ impl ClassState {
         (f64::from(self.slabs) + slabs) * f64::from(self.chunks_per_slab) / self.recent.allocations
     }
 
-    /// The same with one slab less; infinite if the class has a spare slab.
+    /// As [`age`](Self::age) with one slab less; infinite if the class has a spare slab.
     fn age_without_one(&self) -> f64 {
         if self.has_spare() { f64::INFINITY } else { self.age(-1.0) }
     }
@@ -133,7 +133,7 @@ impl Pair {
         }
     }
 
-    /// Whether the donor loses nothing, or few hits compared to those per slab of the receiver.
+    /// Whether the donor loses no hits, or few compared with the receiver's hits per slab.
     pub(super) fn costs_nothing(&self, states: &[ClassState]) -> bool {
         let hits = |at: usize| states[at].hits_per_slab();
         states[self.donor].has_spare()
@@ -146,7 +146,7 @@ fn donors<'a>(states: &'a [ClassState], min_slabs: u32) -> impl Iterator<Item = 
     (0..states.len()).filter(move |&at| states[at].slabs > min_slabs)
 }
 
-/// A class without items gives its slabs first, back to the pool.
+/// Classes without items return their slabs to the pool first.
 fn pick_empty(states: &[ClassState], min_slabs: u32) -> Option<Pair> {
     let donor = donors(states, min_slabs).find(|&at| states[at].items == 0)?;
     Some(Pair { donor, receiver: None })

@@ -133,12 +133,12 @@ const MAX_POOLS: usize = 64;
 pub const KEY_ALLOWANCE_BYTES: usize = 255;
 /// Space in the largest chunk beside the value; a multiple of 8, as chunks are.
 const BESIDE_VALUE_BYTES: usize = (HEADER_BYTES + KEY_ALLOWANCE_BYTES).next_multiple_of(8);
-/// A slab of a power of two is enlarged by up to this if the largest chunk exceeds it by no more: the header, the key and a caller's own
-/// header beside a value of a power of two would otherwise double the slab.
+/// A slab whose size is a power of two is enlarged by up to this many bytes to fit the largest chunk. Otherwise a value of a power of two
+/// would double the slab, because of the header, the key and the caller's own header.
 const SLAB_EXCESS_BYTES: u32 = 512;
 
 impl DramConfig {
-    /// The largest chunk that is asked for.
+    /// The largest requested chunk.
     fn largest_chunk_bytes(&self) -> u32 {
         self.max_chunk_bytes.unwrap_or(self.max_item_bytes.saturating_add(BESIDE_VALUE_BYTES as u32))
     }
@@ -199,7 +199,7 @@ impl Layout {
         };
         let smallest = sizes[0];
         let slabs = config.dram_bytes / u64::from(slab_bytes);
-        // The few bytes by which a slab exceeds a power of two do not cost a bit of each reference.
+        // The few bytes by which a slab exceeds a power of two are ignored: they would cost a bit of each reference.
         let whole_bytes = 1 << slab_bytes.ilog2();
         let chunk_bits = (whole_bytes / smallest).max(1).next_power_of_two().trailing_zeros();
         let largest_value =
@@ -273,7 +273,7 @@ fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, ConfigError> {
     Ok(sizes)
 }
 
-/// A chunk holds a header.
+/// Checks that the smallest chunk holds a header.
 fn check_smallest(setting: &'static str, bytes: u32) -> Result<(), ConfigError> {
     if bytes < LEAST_CHUNK_BYTES {
         let why = format!("the smallest chunk is {bytes} bytes; the minimum is {LEAST_CHUNK_BYTES}");

@@ -7,8 +7,8 @@
 //! # Invariants
 //! * A chunk is reused only when its last reference is dropped. The index has one reference, each handle one, an evictor one.
 //! * `LINKED` changes under the shard's write lock, `IN_POLICY` and `FREE` under the class lock.
-//! * Locks are taken in the order shard, class, supply. Under the class lock, the only call out of this module is to the policy; under
-//!   the shard's lock, to [`Spill::commit`].
+//! * Lock order: shard, class, supply. Under the class lock, this module calls only the policy; under the shard's lock, only
+//!   [`Spill::commit`].
 
 mod chain;
 mod chunks;
@@ -107,7 +107,7 @@ pub enum AllocateError {
     /// The spill cannot accept the item to be evicted now.
     #[error("the next tier cannot take the item to evict now")]
     Busy,
-    /// All items that could be evicted are in use, or the first thousand in eviction order.
+    /// No item can be evicted: all are in use, or the first thousand in eviction order.
     #[error("the items of this size class that would leave are in use, and its pool has no slab left")]
     NoMemory,
 }

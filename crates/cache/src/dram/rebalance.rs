@@ -9,7 +9,7 @@ use super::evict::Spill;
 use super::sync::Mutex;
 use super::{Class, Dram, PoolId, ReleaseStats};
 
-/// How donor and receiver are selected. By tail age and by hits, a class without items gives first, and to the pool.
+/// How donor and receiver are selected. By tail age and by hits, classes without items first return their slabs to the pool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Strategy {
     /// From the class whose items are oldest at eviction to the one whose items are youngest.
@@ -91,7 +91,7 @@ struct LastStep {
 }
 
 impl Dram {
-    /// Moves slabs within `pool` while moves are worth it: by age and by hits at most one in 64, otherwise one.
+    /// Moves slabs within `pool` while a move gains enough: by age and by hits at most one slab in 64, otherwise one.
     pub fn rebalance_step<S: Spill>(&self, pool: PoolId, how: &Rebalance, spill: &S) -> Vec<Released> {
         let _one_at_a_time = self.pools.one_release(pool);
         let mut states = self.class_states(pool);

@@ -1,7 +1,7 @@
 //! Empties a slab: each of its items is moved to another chunk of its class, or evicted.
 //!
-//! First the slab's chunks are no longer allocated, then each item leaves by the same protocol as any victim. Referenced items are retried;
-//! if they are still referenced after a few rounds, the slab is returned to its class.
+//! First the class stops allocating the slab's chunks, then each item is evicted by the same protocol as any victim. Referenced items are
+//! retried; if they are still referenced after a few rounds, the slab is returned to its class.
 //!
 //! A class that gives up a slab holds fewer items. If items may move, the policy selects the victims: while no chunk is free, the policy's
 //! next victim is evicted from any slab, and if that was another slab, an item moves into its chunk. The number of evictions is the same
@@ -17,7 +17,7 @@ use super::{AllocateError, Dram};
 /// Rounds over the items of a slab before its release is given up.
 const ROUNDS: u32 = 3;
 
-/// Counts of moved and evicted items during the release of a slab.
+/// Numbers of moved and evicted items during the release of a slab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReleaseStats {
     /// Attempted moves.

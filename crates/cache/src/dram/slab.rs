@@ -133,7 +133,7 @@ impl Arena {
         self.item_and_slab(reference).0
     }
 
-    /// The same, with the use of its slab.
+    /// The item in a chunk, with the use of its slab.
     #[inline]
     pub(super) fn item_and_slab(&self, reference: ItemRef) -> (Item<'_>, SlabUse) {
         let slab = self.slab_of(reference);
@@ -303,7 +303,7 @@ mod mapping {
 
         pub(super) fn aligned_base(&self) -> NonNull<u8> {
             let start = self.start.cast::<u8>();
-            // SAFETY: less than ALIGNMENT is added, and the mapping has that much more than was asked.
+            // SAFETY: less than ALIGNMENT is added, and the mapping is larger than requested by that length.
             unsafe { start.add(start.align_offset(ALIGNMENT)) }
         }
     }
@@ -322,7 +322,7 @@ mod mapping {
     use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
     use std::ptr::NonNull;
 
-    /// The same with the allocator, because Miri has no `mmap`.
+    /// Memory from the allocator, because Miri has no `mmap`.
     #[derive(Debug)]
     pub(super) struct Mapping {
         start: NonNull<u8>,

@@ -1,30 +1,30 @@
-//! How a chained item travels through flash as one value.
+//! The format of a chained item on flash: one value that contains all pieces.
 //!
 //! ```text
 //! | count u32 | length u32 × count | parent's bytes | child 1 | child 2 | … |
 //! ```
-//! All integers little-endian; the parent is piece 0. The engine that carries the value checksums it.
+//! All integers are little-endian; the parent is piece 0. The engine that stores the value checksums it.
 
 use std::ops::Range;
 
 const WORD: usize = 4;
 
-/// The bytes that go in front of `pieces`.
+/// The header for `pieces`.
 #[must_use]
 pub fn header(pieces: &[&[u8]]) -> Vec<u8> {
     let words = std::iter::once(pieces.len()).chain(pieces.iter().map(|piece| piece.len()));
     words.flat_map(|word| u32::try_from(word).expect("chains are shorter than 4 GiB").to_le_bytes()).collect()
 }
 
-/// Bytes of the value that `pieces` become, header included; one piece needs none.
+/// Size of the value for `pieces`, including the header; a single piece has none.
 #[must_use]
 pub fn value_bytes(pieces: &[&[u8]]) -> usize {
     let header = if pieces.len() > 1 { WORD * (1 + pieces.len()) } else { 0 };
     header + pieces.iter().map(|piece| piece.len()).sum::<usize>()
 }
 
-/// Where each piece lies in `value`; `None` if the header disagrees with the length, which only a bug or a corrupt
-/// value without checksum can bring about.
+/// The range of each piece in `value`; `None` if the header contradicts the length. Only a bug, or damage to a value without a checksum,
+/// can cause that.
 #[must_use]
 pub fn pieces(value: &[u8]) -> Option<Vec<Range<usize>>> {
     let count = word(value, 0)?;

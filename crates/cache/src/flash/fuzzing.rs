@@ -4,7 +4,8 @@
 
 use super::{journal, region, soc, superblock};
 
-/// The first byte selects the format, the rest is the content. Decoding must not panic, and encoding the result must give the content back.
+/// The first byte selects the format, the rest is the content. Decoding must not panic, and encoding the result must reproduce the
+/// content.
 pub fn check(data: &[u8]) {
     let Some((&format, bytes)) = data.split_first() else { return };
     match format % 5 {

@@ -1,7 +1,7 @@
 //! Records of admitted items that wait for space on flash.
 //!
-//! An item that is held back stays in DRAM and is offered again. It does not pass the admission policy again: a random
-//! policy would reject it sooner or later, so the longer flash is behind, the fewer items would be admitted.
+//! An item that is held back stays in DRAM and is offered again. It does not pass the admission policy again: a random policy would
+//! eventually reject it, so fewer items would be admitted the longer flash writes are behind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ impl HeldBack {
         Self((0..PLACES).map(|_| AtomicU64::new(NOBODY)).collect())
     }
 
-    /// Records that the item was admitted and waits.
+    /// Records that the item was admitted and waits for space.
     pub(super) fn remember(&self, hash: KeyHash) {
         self.place(hash).store(hash.0, Ordering::Relaxed);
     }

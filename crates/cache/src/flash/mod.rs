@@ -39,11 +39,11 @@ pub struct FlashItem<'a> {
     pub key: &'a [u8],
     /// Its hash.
     pub hash: KeyHash,
-    /// The value, in pieces that follow each other (a chain of items is several).
+    /// The value, as consecutive pieces (a chain of items has several).
     pub value: &'a [&'a [u8]],
     /// Unix second at which the item expires; 0 is never.
     pub expiry_seconds: u32,
-    /// What the hybrid cache needs to make an item of the value again (chained or plain, pool). Opaque here.
+    /// Opaque to the engines. The hybrid cache stores here whether the value is a chain, and the item's pool.
     pub tag: u16,
 }
 
@@ -54,7 +54,7 @@ impl FlashItem<'_> {
         self.value.iter().map(|piece| piece.len()).sum()
     }
 
-    /// Copies the value into `into`, which is exactly as long.
+    /// Copies the value into `into`, which must have the same length.
     pub fn copy_value(&self, mut into: &mut [u8]) {
         for piece in self.value {
             let (head, tail) = into.split_at_mut(piece.len());
@@ -71,7 +71,7 @@ pub struct FlashValue {
     range: Range<usize>,
     /// Unix second at which the item expires; 0 is never.
     pub expiry_seconds: u32,
-    /// As it was in [`FlashItem::tag`].
+    /// The value of [`FlashItem::tag`].
     pub tag: u16,
 }
 
@@ -116,11 +116,11 @@ pub type DestructorCallback = Arc<dyn Fn(&FlashItem<'_>, Removal) + Send + Sync>
 /// Whether a callback receives items with this hash. Always the same for one hash.
 pub type HashFilter = Arc<dyn Fn(KeyHash) -> bool + Send + Sync>;
 
-/// How the caller waits for the device. The engine's code is the same for both: with [`Waiting::Thread`] a transfer
-/// has ended when `start` returns, so the future that contains it never pends on it.
+/// How the caller waits for the device. The engines' code is the same for both: with [`Waiting::Thread`], a transfer is complete when
+/// `start` returns, so the future that contains it never waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// The calling thread does the transfer itself: one system call, no hand-over.
+    /// The calling thread makes the transfer itself, with one system call.
     Thread,
     /// The caller is a task and awaits the transfer; many may be in flight.
     Task,

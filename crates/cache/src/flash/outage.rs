@@ -1,13 +1,12 @@
-//! Decides when a failed write is repeated, when all writes pause, and when a region is retired.
+//! Decides when a failed write is retried, when all writes pause, and when a region is retired.
 //!
-//! A full file system, a burst of I/O errors and a disconnected device are temporary. So a failed write is repeated
-//! with growing pauses, while its items stay readable in memory. Once two writes in a row have failed, the device is
-//! assumed to fail, and all region writes pause together. A region is retired only if it fails alone: other regions
-//! were written between its failures. Retired regions are tested by a write from time to time and return to service
-//! when it succeeds.
+//! A full file system, a burst of I/O errors and a disconnected device are temporary. So a failed write is retried after growing pauses,
+//! while its items stay readable in memory. After two consecutive failures, the device is assumed to fail, and all region writes pause
+//! together. A region is retired only if it fails alone: other regions were written between its failures. Retired regions are tested by a
+//! write from time to time and return to service when it succeeds.
 //!
-//! Buckets pause in the same way. The content of a failed write stays in memory and is written again until it succeeds,
-//! fails alone, or has failed for too long; while some wait, few others are written to a failing device.
+//! Buckets pause in the same way. The content of a failed write stays in memory and is retried until it succeeds, fails alone, or has
+//! failed for too long. Until then, few other writes are sent to a failing device.
 //!
 //! This module only decides: the engines keep the queues and write.
 
@@ -58,7 +57,7 @@ pub(crate) struct Failures {
 /// Decision on a region after a failed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Write the region again, but not before this time.
+    /// Retry the region, but not before this time.
     ReinsertionPoint {
         due_ns: u64,
         /// Whether other regions were written since its last failure.
@@ -166,7 +165,7 @@ impl WritePauses {
         Some(self.outage.lock().verdict(failures, now_ns))
     }
 
-    /// Whether this time has passed.
+    /// Whether `due_ns` has passed.
     pub fn is_over(&self, due_ns: u64) -> bool {
         self.clock.as_ref().is_none_or(|clock| due_ns <= clock.monotonic_ns())
     }

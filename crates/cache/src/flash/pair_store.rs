@@ -72,7 +72,7 @@ enum Content {
     Nothing,
     /// The snapshot of a clean close.
     Snapshot(Vec<Section>),
-    /// The journals of the engines, after another end.
+    /// The journals of the engines, after a crash.
     Journals(Chains),
 }
 
@@ -80,7 +80,7 @@ enum Content {
 struct Engines {
     small_items: Option<SmallEngine>,
     regions: Option<RegionStore>,
-    /// Whether each engine with a section in the snapshot took it.
+    /// Whether each engine restored its section of the snapshot.
     are_restored: bool,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct PairSetup<'a> {
     pub(crate) device: Arc<dyn Device>,
     /// Offset of the pair's slice on the flash device.
     pub(crate) offset_bytes: u64,
-    /// Whether the slice begins inside a slice of an earlier cache, whose data may look like anything.
+    /// Whether the slice begins inside a slice of an earlier cache, so that data of any kind may lie at its start.
     pub(crate) covers_earlier_data: bool,
     pub(crate) config: &'a FlashConfig,
     pub(crate) soc_share: f64,
@@ -192,7 +192,7 @@ impl PairSetup<'_> {
         let discard = self.config.recovery == Recovery::Discard;
         Ok(match self.recognised(waiting).await? {
             Recognised::Ours(old) if !discard => self.restore(old, layout, closed, waiting).await?,
-            // The sequence continues, so that our copy is the newest.
+            // The sequence continues, so that this copy is the newest.
             Recognised::Ours(old) => empty(Superblock { sequence: old.sequence, ..fresh }),
             Recognised::Blank if self.covers_earlier_data => {
                 Found { loss: Some(OTHER_DIVISION), ..empty(fresh) }
@@ -261,12 +261,12 @@ impl PairSetup<'_> {
             Content::Journals(chains) => (Vec::new(), chains),
         };
         let failed = |source| CacheError::Device { context: "writing the superblock", source };
-        // A crash from here on leaves a store that reopens empty, or with the items that the journals record.
+        // After a crash from here on, the store reopens empty, or with the items that the journals record.
         superblock.mark_open(&*metadata, waiting).await.map_err(failed)?;
         let closed_seconds = taken_clock(&mut taken);
         let mut engines = self.open_engines(&superblock, &mut taken, &chains, waiting).await?;
         if !engines.are_restored && self.has_journals(&superblock) {
-            // The journals must not be used for other contents than those that they record.
+            // The journals must not be used for contents other than those that they record.
             superblock = superblock.emptied();
             superblock.mark_open(&*metadata, waiting).await.map_err(failed)?;
             engines = self.open_engines(&superblock, &mut Vec::new(), &Chains::default(), waiting).await?;
@@ -433,7 +433,7 @@ impl PairSetup<'_> {
         config
     }
 
-    /// The region store, and whether it took the snapshot, if there is one.
+    /// Opens the region store. Returns also whether it restored its section of the snapshot, if there is one.
     async fn open_regions(
         &self,
         superblock: &Superblock,
@@ -500,7 +500,7 @@ impl PairSetup<'_> {
         }
     }
 
-    /// The engine for small items, and whether it took the snapshot, if there is one.
+    /// Opens the engine for small items. Returns also whether it restored its section of the snapshot, if there is one.
     fn open_small_engine(
         &self,
         superblock: &Superblock,
@@ -521,7 +521,7 @@ impl PairSetup<'_> {
             let mut log = HashLog::new(device, config)
                 .map_err(|error| CacheError::Config(error.to_string()))?
                 .with_clock(Arc::clone(self.clock));
-            // Refused only if the shape differs, which the fingerprint rules out; then the log starts empty.
+            // Fails only if the shape differs, which the fingerprint rules out; the log then starts empty.
             let is_restored = section.is_none_or(|section| log.restore(&section.payload).is_ok());
             let log = match &self.reported_keys {
                 Some(wants) => {

@@ -1,5 +1,5 @@
-//! The flash tier: chooses the engine of a key and an item, asks the admission policy, and moves items from DRAM so that they are always in
-//! at least one of the tiers.
+//! The flash tier: selects the engine for a key and an item, calls the admission policy, and moves items from DRAM so that an item is
+//! always in at least one of the tiers.
 //!
 //! The key space may be split over several *pairs* of engines (CacheBench's arenas). Within a pair, small items go to the engine for small
 //! items and the others to the regions.
@@ -29,7 +29,7 @@ use crate::item::Layer;
 use crate::listener::{CaughtPanic, Destructor, Listener};
 use crate::stats::FlashStats;
 
-/// Bit of [`FlashItem::tag`] that says the value is a chain. The bits below carry the pool.
+/// Bit of [`FlashItem::tag`] that marks a chain. The lower bits contain the pool.
 const CHAINED: u16 = 1 << 15;
 const POOL_BITS: u16 = 0xff;
 
@@ -223,8 +223,8 @@ impl FlashTier {
         soc.map(Engine::Small).or_else(|| regions().map(Engine::Region))
     }
 
-    /// Whether flash still has the copy from which a clean item of DRAM was read. Only the engine for its size is searched: a match of a
-    /// large item in the filters of small ones is a coincidence.
+    /// Whether flash still has the copy from which a clean DRAM item was read. Only the engine for its size is searched: a large item can
+    /// match a filter for small items by coincidence.
     fn has_copy_of(&self, victim: &Victim<'_>) -> bool {
         let value_bytes = chain::value_bytes(victim.value());
         match self.engine_of(victim.hash(), victim.key().len(), value_bytes) {
@@ -261,13 +261,13 @@ impl FlashTier {
         }
     }
 
-    /// Calls the destructors of items that were forgotten on their way to flash. The caller holds no key's lock.
+    /// Calls the destructors of items that were removed before they were written to flash. The caller holds no key's lock.
     pub(crate) fn destroy_dropped(&self) {
         self.pairs.iter().filter_map(|pair| pair.soc.as_ref()).for_each(SmallEngine::destroy_dropped);
     }
 
-    /// Makes everything unreachable that was committed before, in short steps, one for each item of the iterator. It must be run to
-    /// its end.
+    /// Removes everything that was committed before the call, in short steps, one per item of the iterator. The caller must exhaust the
+    /// iterator.
     pub(crate) fn clear_in_steps(&self) -> impl Iterator<Item = ()> {
         self.pairs.iter().flat_map(|pair| {
             let regions = pair.regions.iter().flat_map(RegionStore::clear_in_steps);
@@ -296,8 +296,8 @@ impl FlashTier {
         regions.chain(buckets.map(|due_ns| due_ns - now_ns)).min().unwrap_or(u64::MAX)
     }
 
-    /// Waits until each engine had space for another item, or will never have any. Another task may take the space first; the refused
-    /// caller waits again.
+    /// Waits until each engine had space for another item, or cannot have any soon. Another task may take the space first; the caller is
+    /// then refused and waits again.
     pub(crate) async fn wait_ready(&self) {
         for pair in &self.pairs {
             if let Some(regions) = &pair.regions {
@@ -418,7 +418,7 @@ impl FlashTier {
             idle_seconds: victim.idle_seconds(),
         };
         let now_ns = self.clock.monotonic_ns();
-        // The policy may be the user's, and runs in the middle of an eviction. If it panics, the item is not admitted.
+        // The policy may be user code, and runs in the middle of an eviction. If it panics, the item is not admitted.
         let admitted = catch_unwind(AssertUnwindSafe(|| self.admission.admit(&candidate, now_ns)));
         (!admitted.unwrap_or(false)).then_some(PutEnd::NotAdmitted)
     }
@@ -500,7 +500,7 @@ pub(crate) struct Crossing<'a> {
     pub(crate) on_evict: Option<&'a Listener>,
     /// The item destructor.
     pub(crate) destructor: Option<&'a Destructor>,
-    /// Whether the destructor is due for the victim that has just left DRAM.
+    /// Whether the destructor must be called for the victim that has just left DRAM.
     pub(crate) is_destroyed: Cell<bool>,
     /// Receives events, if there is a sink.
     pub(crate) events: Option<&'a Events>,
@@ -536,7 +536,7 @@ impl<'a> Spill for Crossing<'a> {
             let lives_on = !victim.is_expired() && victim.tag() != SHORT_LIVED && self.is_on_flash(victim);
             self.is_destroyed.set(!lives_on);
             if let Some(flash) = self.flash.filter(|_| !lives_on) {
-                // A copy on flash would be found again, and its destructor called a second time.
+                // Otherwise a copy on flash would be found again, and its destructor called a second time.
                 flash.forget(victim.hash(), victim.key(), None);
             }
         }
@@ -585,7 +585,7 @@ pub(crate) fn pool_of(tag: u16) -> u8 {
     (tag & POOL_BITS) as u8
 }
 
-/// The tag in a cache with `pools` pools: an item of a pool that no longer exists belongs to the first.
+/// The tag in a cache with `pools` pools: an item of a removed pool belongs to the first.
 pub(crate) fn within(tag: u16, pools: usize) -> u16 {
     if usize::from(pool_of(tag)) < pools { tag } else { tag & !POOL_BITS }
 }

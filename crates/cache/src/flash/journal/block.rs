@@ -46,11 +46,11 @@ pub const MAX_RECORD_WORDS: usize = 3;
 /// The header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// That of the engine's content.
+    /// Generation of the engine's content.
     pub generation: u64,
     /// 0 if the block's records survive a power cut, otherwise the mark of the running system.
     pub boot: u64,
-    /// Rises with every opening of the engine.
+    /// Increases with every opening of the engine.
     pub session: u64,
     /// The position of the session's first block.
     pub session_start: u64,
@@ -71,7 +71,7 @@ pub struct Block {
     pub words: Box<[u64]>,
 }
 
-/// A written region. The fields but the first are the engine's.
+/// A written region. The engine defines all fields but the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionRecord {
     pub sequence: u64,
@@ -159,11 +159,11 @@ pub fn decode(bytes: &[u8]) -> Option<Block> {
         durable: next(),
     };
     let block = Block { header, words: numbers.collect() };
-    // Records are used without further checks.
+    // Checked completely, because records are used without further checks.
     (is_in_range(&header) && block.is_well_formed()).then_some(block)
 }
 
-/// Larger numbers cannot occur, and the next ones must not overflow.
+/// Larger numbers cannot occur; the limit prevents an overflow of the next ones.
 fn is_in_range(header: &Header) -> bool {
     let Header { session, session_start, position, floor, through, durable, .. } = *header;
     [session, position, floor, through].into_iter().all(|number| number < NUMBER_MASK / 2)

@@ -1,4 +1,4 @@
-//! Reading a journal after an unclean end: the last blocks that follow each other without a gap.
+//! Reading a journal after a crash: the last blocks that follow each other without a gap.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const READ_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Chain {
     blocks: Vec<Block>,
-    /// The header of the newest block, which may be behind a gap.
+    /// The header of the newest block, which may follow a gap.
     newest: Header,
     /// The tail slot that has the last block, if the ring lacks it.
     tail_slot: Option<u64>,
@@ -39,7 +39,7 @@ pub enum ChainError {
 }
 
 impl Chain {
-    /// Reads the journal, and checks that all records are there that were ever acknowledged.
+    /// Reads the journal, and checks that it contains all acknowledged records.
     ///
     /// # Errors
     /// See [`ChainError`].
@@ -59,12 +59,12 @@ impl Chain {
 
     /// Regions with smaller sequence numbers are evicted or cleared.
     ///
-    /// That of the newest block counts, even if it is behind a gap: blocks below this floor may be overwritten.
+    /// It is the floor of the newest block, even if that follows a gap: blocks below this floor may be overwritten.
     pub fn floor(&self) -> u64 {
         self.newest.floor
     }
 
-    /// The newest region that a record names.
+    /// The newest region in any record.
     pub fn through(&self) -> u64 {
         self.blocks.last().map_or(0, Block::last_through)
     }
@@ -74,7 +74,7 @@ impl Chain {
         self.blocks.iter().flat_map(Block::records)
     }
 
-    /// The position from which a new session continues. Blocks behind a gap are overwritten.
+    /// The position from which a new session continues. Blocks after a gap are overwritten.
     pub fn position(&self) -> Position {
         let last_block = self.blocks.last().expect("a chain has blocks");
         let header = last_block.header;
@@ -161,7 +161,7 @@ impl Stored {
         Ok(chain)
     }
 
-    /// Takes the block of a position whose header `is_wanted`, from the ring if it is there, otherwise the longest one from the tail slots.
+    /// Takes the block at a position whose header satisfies `is_wanted`: from the ring, otherwise the longest one from the tail slots.
     /// Returns it with its tail slot.
     fn take(&mut self, position: u64, is_wanted: impl Fn(&Header) -> bool) -> Option<(Block, Option<u64>)> {
         let is_wanted = |it: &Block| it.header.position == position && is_wanted(&it.header);

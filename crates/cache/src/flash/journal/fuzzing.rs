@@ -15,7 +15,7 @@ const BLOCK_BYTES: usize = 512;
 const GENERATION: u64 = 42;
 const OPTIONS: JournalOptions = JournalOptions { flushes: true, boot: None, block_bytes: BLOCK_BYTES as u32 };
 
-/// Checks that a block with a valid checksum is refused or encodes to the same bytes, and that a journal of such blocks is refused or
+/// Checks that a block with a valid checksum is rejected or encodes to the same bytes, and that a journal of such blocks is rejected or
 /// recovers an engine.
 pub(in crate::flash) fn check(content: &[u8]) {
     let blocks: Vec<Vec<u8>> = content.chunks(BLOCK_BYTES).take(8).map(valid_block).collect();
@@ -24,7 +24,7 @@ pub(in crate::flash) fn check(content: &[u8]) {
     recover_log(&blocks);
 }
 
-/// The content as a block of the generation with a right checksum. The other fields are arbitrary.
+/// The content as a block of the current generation with a correct checksum. The other fields are arbitrary.
 fn valid_block(content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_BYTES];
     bytes[..content.len()].copy_from_slice(content);

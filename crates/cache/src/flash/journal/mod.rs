@@ -65,7 +65,7 @@ pub struct JournalOptions {
     pub block_bytes: u32,
 }
 
-/// Marks of blocks whose records survive a power cut, and of blocks of an unknown boot.
+/// The marks of blocks whose records survive a power cut, and of blocks written under an unknown boot.
 const FLUSHED: u64 = 0;
 const UNKNOWN_BOOT: u64 = 1;
 
@@ -92,7 +92,7 @@ pub struct JournalPlace {
     pub offset_bytes: u64,
     /// Blocks of the ring.
     pub blocks: u64,
-    /// That of the engine's content.
+    /// Generation of the engine's content.
     pub generation: u64,
     pub options: JournalOptions,
 }
@@ -111,11 +111,11 @@ pub struct Journal {
     written_bytes: AtomicU64,
 }
 
-/// The last block, and those before it that are not written.
+/// The last block, and the unwritten ones before it.
 struct Tail {
     position: Position,
     words: Vec<u64>,
-    /// The current region, and that at the start of the block.
+    /// The current region now, and at the start of the block.
     through: u64,
     start_through: u64,
     /// Encoded blocks for the ring with their positions, in order.
@@ -124,7 +124,7 @@ struct Tail {
     slot: u64,
 }
 
-/// The needed part of the ring, as a clean close stores it.
+/// The needed part of the ring, stored by a clean close.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     pub session: u64,
@@ -260,7 +260,7 @@ impl Journal {
         }
     }
 
-    /// Whether the next region should not be written before the floor is raised.
+    /// Whether the floor should be raised before the next region is written.
     pub fn is_nearly_full(&self) -> bool {
         self.tail.lock().position.throughs.len() as u64 > self.place.blocks - self.place.blocks / 8
     }
@@ -339,7 +339,7 @@ impl Journal {
         bytes.into()
     }
 
-    /// Where the ring ends now.
+    /// The current position of the ring.
     pub fn position(&self) -> Position {
         self.tail.lock().position.clone()
     }

@@ -59,7 +59,7 @@ pub struct Shape {
     pub pages_per_region: u32,
     /// Pages of the log.
     pub log_pages: u64,
-    /// Live regions at most: more than full ones fit the log, since a region that is written early is shorter.
+    /// Maximum number of live regions. It exceeds the number of full regions that fit the log, since a region written early is shorter.
     pub max_regions: u32,
     /// Bits of a region's sequence number in an index slot.
     pub sequence_bits: u32,
@@ -150,7 +150,7 @@ impl LogConfig {
         let regions = self.region_count() as u32;
         let log_bytes = self.pages_bytes();
         let pages_per_region = (log_bytes / u64::from(self.page_bytes) / u64::from(regions)) as u32;
-        // Live, open and sealed regions have different numbers, and an eighth is left for the sweep to go round once.
+        // Live, open and sealed regions have different numbers; an eighth more gives the sweep time for one pass.
         let numbers = regions + regions / 8 + 8;
         let sequence_bits = u32::BITS - (numbers - 1).leading_zeros();
         let max_regions = regions + (regions / 16).max(2);

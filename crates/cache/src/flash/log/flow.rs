@@ -1,4 +1,4 @@
-//! When inserts wait, when a step has work, and waiting for either.
+//! Waiting for space before an insert, and for work of a step.
 
 use std::sync::atomic::Ordering;
 

@@ -10,7 +10,7 @@
 
 /// Words of a line: one cache line.
 const LINE_WORDS: usize = 8;
-/// The most regions that a lookup considers for one key. There are more only if fingerprints collide by design.
+/// Maximum number of regions that a lookup considers for one key. More occur only with deliberate fingerprint collisions.
 pub const MAX_CANDIDATES: usize = 8;
 
 /// The live regions: their sequence numbers, and how many low bits of these a slot has.
@@ -54,7 +54,7 @@ impl Address {
         Self { lines: [line.min(other), line.max(other)], fingerprint }
     }
 
-    /// One of the candidate lines, from which with the fingerprint the address follows.
+    /// One of the candidate lines. It determines the address together with the fingerprint.
     pub fn line(&self) -> u32 {
         self.lines[0]
     }
@@ -117,13 +117,13 @@ pub enum WhenFull {
 pub enum Inserted {
     /// No other entry was lost.
     Kept,
-    /// In place of the oldest entry of both lines.
+    /// It replaced the oldest entry of both lines.
     Replaced {
         /// Its region.
         oldest: u64,
         address: Address,
     },
-    /// Not at all: every entry of both lines is as new.
+    /// Not inserted: every entry of both lines belongs to the newest region.
     Full,
 }
 
@@ -160,7 +160,7 @@ const OVERFLOW_LINE: u32 = u32::MAX;
 pub struct Lines {
     format: SlotFormat,
     words: Box<[[u64; LINE_WORDS]]>,
-    /// Entries for which both lines are full; removed ones have the fingerprint 0.
+    /// Entries whose two lines are full; removed ones have the fingerprint 0.
     overflow: Vec<(Address, Slot)>,
     sweep_at: usize,
 }

@@ -100,7 +100,7 @@ impl Lookup<'_> {
             {
                 return Outcome::Overtaken;
             }
-            // A page that cannot be verified may have held the key: an older region must not answer in its place.
+            // A page that cannot be verified may have held the key: the lookup must not return a version of an older region instead.
             let Some(buffer) = read else {
                 shard.stats.read_errors += 1;
                 return Outcome::Done(None);

@@ -82,17 +82,17 @@ pub struct HashLog {
     shards: Box<[Mutex<Shard>]>,
     /// The written regions, by sequence number modulo their count.
     regions: RwLock<Box<[Option<Arc<Region>>]>>,
-    /// Live items of each of them.
+    /// Number of live items in each region.
     live_items: Box<[AtomicI64]>,
-    /// Live items at most.
+    /// Maximum number of live items.
     max_items: u64,
-    /// The page of the ring at which the next region begins, counted from the first region on.
+    /// The page of the ring at which the next region begins, counted from the first region.
     next_page: AtomicU64,
-    /// The oldest and the newest live region; the latter is older if there is none.
+    /// The oldest and the newest live region; the newest is lower if there is none.
     oldest: AtomicU64,
     newest: AtomicU64,
     filling: Mutex<Filling>,
-    /// Memory of the items that are not written.
+    /// Memory of the items that are not written yet.
     buffered_bytes: AtomicUsize,
     /// Whether a step is writing a region.
     is_writing: AtomicBool,
@@ -152,14 +152,14 @@ struct Filling {
     written: Option<pace::Written>,
     /// Regions up to this one are written even if they are not full.
     settle_through: u64,
-    /// The latest written regions whose items were partly moved to the then open region, as pairs of both. An item is moved if it does not
-    /// fit, or if another item of its region has the same address.
+    /// Recently written regions some of whose items were moved to the open region, as pairs of both. An item is moved if it does not fit,
+    /// or if another item of its region has the same address.
     carries: VecDeque<(u64, u64)>,
     /// Unused bytes of a page, as measured in the last region of enough pages.
     waste_per_page: Option<u64>,
 }
 
-/// Counters that are not of one shard.
+/// Counters that belong to no shard.
 #[derive(Debug, Default)]
 struct Counters {
     physical_written_bytes: AtomicU64,
@@ -170,7 +170,7 @@ struct Counters {
     lost_items: AtomicU64,
 }
 
-/// The number of the first region: low bits of it and of all later ones can be decoded.
+/// The number of the first region. At least `2^bits`, so that the low bits of every number can be decoded.
 fn first_sequence(shape: &Shape) -> u64 {
     1 << shape.sequence_bits
 }

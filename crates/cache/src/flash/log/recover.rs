@@ -1,9 +1,9 @@
 //! Recording removals and regions in the [journal](crate::flash::journal), and rebuilding the index from it after a kill or a power cut.
 //!
-//! The journal is replayed in its order: a region is read when its record comes, and its items are entered into the index; a removal
-//! removes entries. A removal of an item in a region that was still being written comes before that region's record, and is kept until then.
-//! Items of regions without a record were in memory only and are lost, as are those of an eviction in progress. A page that
-//! cannot be read or verified loses its items.
+//! The journal is replayed in order: at a region's record, the region is read and its items are inserted into the index; a removal
+//! removes entries. The removal of an item of a region that was still being written precedes that region's record, and is kept until
+//! then. Items of regions without a record were in memory only and are lost, as are those of an eviction in progress. The items of a page
+//! that cannot be read or verified are lost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -172,7 +172,7 @@ impl HashLog {
             self.live_items_of(sequence).fetch_sub(1, Ordering::Relaxed);
         });
         if through > self.live().max {
-            // By the line that the items' addresses have.
+            // Stored under the line that the items' addresses have.
             let line = u64::from(address.line());
             ahead.insert(RemovedAddress(removed.0 >> 32 << 32 | line), through);
         }

@@ -31,17 +31,17 @@ enum OnFailure {
 /// The write of a sealed region, which steps continue one after another.
 pub(super) struct RegionWrite {
     sequence: u64,
-    /// Items that had expired by then are not written.
+    /// Items that had expired at this time are not written.
     now_seconds: u32,
     /// In the order of their hashes, with different addresses.
     items: Vec<Buffered>,
-    /// Items whose address another one has. They move to the next region.
+    /// Items whose address is also that of another item. They move to the next region.
     colliding: Vec<Buffered>,
     plan: Plan,
     eviction: Option<Eviction>,
-    /// Once the log has space for it.
+    /// `None` until the log has space for it.
     region: Option<Region>,
-    /// Pages that were written, or failed.
+    /// Pages written or failed.
     pages_done: u64,
     failed: Vec<usize>,
     progress: Written,
@@ -61,7 +61,7 @@ struct Writing<'a>(&'a HashLog);
 
 impl<'a> Writing<'a> {
     fn begin(log: &'a HashLog) -> Option<Self> {
-        // Not `then_some`: a value made in vain would be dropped, which ends the other step's right.
+        // Not `then_some`: it would always create a value, whose drop releases the right of another step.
         (!log.is_writing.swap(true, Ordering::AcqRel)).then(|| Self(log))
     }
 }
@@ -261,7 +261,7 @@ impl HashLog {
         }
     }
 
-    /// The items of a sealed region without expired ones: sorted by hash, and those whose address another one has.
+    /// The items of a sealed region without expired ones: sorted by hash, and separately those whose address another item has.
     fn packed_items(&self, sequence: u64, now_seconds: u32) -> (Vec<Buffered>, Vec<Buffered>) {
         let (mut items, mut colliding) = (Vec::new(), Vec::new());
         let mut addresses = HashSet::new();

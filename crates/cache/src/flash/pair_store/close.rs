@@ -61,12 +61,12 @@ impl Pair {
             let room_bytes = writer.room_bytes(REGIONS_SECTION).saturating_sub(kept_bytes);
             let snapshot = regions.snapshot_within(room_bytes);
             writer.section(REGIONS_SECTION, snapshot.bytes(), snapshot.pieces()).await?;
-            // Last, so that it has the removals of the snapshot.
+            // Last, so that the journal contains the removals recorded by the snapshot.
             if let Some(position) = regions.journal_position() {
                 writer.section(REGIONS_JOURNAL_SECTION, position.len() as u64, [position]).await?;
             }
         }
-        // An area that an earlier version divided may be full.
+        // The area may be full if an earlier version divided the device.
         if writer.room_bytes(CLOCK_SECTION) >= 4 {
             writer.section(CLOCK_SECTION, 4, [now_seconds.to_le_bytes()]).await?;
         }

@@ -1,4 +1,4 @@
-//! A region in memory. Several threads fill it concurrently, readers read it meanwhile, and then it is written to flash.
+//! A region in memory. Several threads fill it and read it concurrently; then it is written to flash.
 //!
 //! Space is reserved under a short lock, in order; each writer copies to its own part outside of the lock. A region is written when it is
 //! full *and* every writer has committed or abandoned its entry.
@@ -29,7 +29,7 @@ pub(crate) struct RegionBuffer {
     pub(crate) filling: Filling,
     pub(crate) seal: Seal,
     layout: Layout,
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     bytes: Option<Arc<IoBuffer>>,
     /// The first byte, for writes while the `Arc` is not shared outside this type.
     start: *mut u8,
@@ -38,7 +38,7 @@ pub(crate) struct RegionBuffer {
     pub(crate) payload_bytes: AtomicUsize,
     /// Bytes of the region written to the device so far.
     pub(crate) written_bytes: AtomicUsize,
-    /// How many these are.
+    /// Number of new items.
     pub(crate) new_items: AtomicUsize,
     supply: Arc<Supply>,
 }
@@ -65,7 +65,7 @@ enum Phase {
     Pending,
     /// Complete; may be read.
     Committed,
-    /// Given up.
+    /// Abandoned.
     Dead,
 }
 
@@ -119,7 +119,7 @@ impl RegionBuffer {
         reservation
     }
 
-    /// The same, but the buffer stays open for smaller ones.
+    /// As [`reserve`](Self::reserve), but if the units do not fit, the buffer stays open for smaller items.
     pub(crate) fn reserve_if_fits(
         self: &Arc<Self>,
         hash: KeyHash,
@@ -141,7 +141,7 @@ impl RegionBuffer {
         Some(Reservation { buffer: Arc::clone(self), slot, unit, units, settled: false })
     }
 
-    /// Takes no more entries. Goes to flush now, or with the last pending one.
+    /// Closes the buffer for new entries. It is sealed now, or when its last pending entry settles.
     pub(crate) fn close(self: &Arc<Self>) {
         let mut state = self.state.lock();
         let was_full = std::mem::replace(&mut state.full, true);
@@ -164,8 +164,8 @@ impl RegionBuffer {
         }
     }
 
-    /// Shows the committed entry of `hash` that begins at `unit`, if there is one. An address may be older than this
-    /// filling of the region; then nothing, or another's entry, begins there.
+    /// Calls `show` with the committed entry of `hash` that begins at `unit`, if there is one. An address may be older than this filling
+    /// of the region; then no entry, or one of another key, begins there.
     pub(crate) fn entry<T>(&self, unit: u32, hash: KeyHash, show: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let state = self.state.lock();
         let at = state.slots.binary_search_by_key(&unit, |slot| slot.record.unit).ok()?;
@@ -202,7 +202,7 @@ impl RegionBuffer {
         let data = self.layout.covering_blocks(&(0..data_end));
         let table = self.layout.covering_blocks(&(table_start..region_bytes));
         let data = if write_whole { 0..table.start } else { data };
-        // What an earlier region left in the buffer must not reach flash beside this one.
+        // Stale bytes of the buffer's previous use must not reach flash.
         tail[..data.end.max(data_end) - data_end].fill(0);
         tail[table.start.max(data_end) - data_end..table_start - data_end].fill(0);
         table::encode(records, self.filling, &mut tail[table_start - data_end..]);
@@ -210,7 +210,7 @@ impl RegionBuffer {
         if table.start <= data.end { vec![whole] } else { vec![data, table] }
     }
 
-    /// A part of a finished region, for the device.
+    /// A part of a finished region as a device buffer.
     pub(crate) fn slice(&self, range: Range<usize>) -> IoSlice {
         IoSlice::new(Arc::clone(self.bytes.as_ref().expect("present until dropped")), range)
     }
@@ -229,8 +229,8 @@ impl Drop for RegionBuffer {
     }
 }
 
-// SAFETY: `start` points into the heap buffer that `bytes` owns and keeps at its place; every access through it is to a
-// part that its reservation, its phase or the state's lock gives to one writer or to readers only.
+// SAFETY: `start` points into the heap buffer that `bytes` owns and keeps in place. Each access through it is to a part that its
+// reservation, its phase or the state's lock grants to one writer or to readers only.
 unsafe impl Send for RegionBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for RegionBuffer {}
@@ -263,7 +263,7 @@ impl Reservation {
 }
 
 impl Drop for Reservation {
-    /// A writer that never commits leaves dead space, not a region that is never complete.
+    /// A dropped reservation leaves dead space. Otherwise its region would never be complete.
     fn drop(&mut self) {
         if !self.settled {
             self.settle(Phase::Dead);
@@ -313,7 +313,7 @@ mod tests {
         let records = buffer.records();
         assert_eq!(records.len(), 12);
         let ranges = buffer.finish(&records, false);
-        // Readers are still there while the device has the bytes.
+        // Readers may still use the buffer while the device writes it.
         let first = buffer.entry(records[0].unit, records[0].hash, <[u8]>::len);
         assert_eq!(first, Some(records[0].units as usize * 64));
         assert!(ranges.iter().all(|range| buffer.slice(range.clone()).len() == range.len()));

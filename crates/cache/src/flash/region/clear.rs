@@ -8,12 +8,12 @@ use super::stats::Counters;
 use super::store::RegionStore;
 
 impl RegionStore {
-    /// Forgets every item that was committed before this is called, and makes the regions on flash clean.
+    /// Removes every item committed before the call and makes the regions on flash clean.
     pub fn clear(&self) {
         self.clear_in_steps().for_each(drop);
     }
 
-    /// The same in short steps, one for each item of the iterator. It must be run to its end, or regions are missing.
+    /// The same in short steps, one per item of the iterator. The caller must exhaust the iterator, otherwise regions are lost.
     pub(crate) fn clear_in_steps(&self) -> impl Iterator<Item = ()> {
         let begin = std::iter::once_with(|| {
             let regions = self.policy.lock().give_all_up();
@@ -27,7 +27,7 @@ impl RegionStore {
         })
     }
 
-    /// New items go to regions that can be recovered.
+    /// Closes the open regions, so that new items go to recoverable regions.
     fn close_unrecoverable_regions(&self) {
         if self.journal.is_some() {
             self.close_regions();

@@ -28,7 +28,7 @@ pub struct RegionConfig {
     pub unit_bytes: u32,
     /// Regions kept empty for new items while others are being reclaimed.
     pub clean_regions: u32,
-    /// Region buffers in memory: those being filled and those on their way to flash.
+    /// Region buffers in memory: regions being filled and regions being flushed.
     pub buffers: u32,
     /// Longest single write. A region is written as several concurrent ones.
     pub max_write_bytes: u32,
@@ -37,32 +37,32 @@ pub struct RegionConfig {
     /// Whether a reclaimed region is trimmed before it is filled again.
     pub trim: bool,
     /// Whether a region is written from end to end, with zeros in its unused part. Otherwise the unused part keeps the bytes of an earlier
-    /// filling: without a trim, the drive takes them for live data and relocates them. Costs writing the unused part.
+    /// filling: without a trim, the drive takes them for live data and relocates them. This costs writing the unused part.
     pub write_whole: bool,
     /// Which region is reclaimed first.
     pub order: OrderConfig,
-    /// Which items of a reclaimed region are written again, where the order does not decide that itself.
+    /// Which items of a reclaimed region are reinserted, unless the order decides that itself.
     pub reinsertion: Reinsertion,
-    /// Whether reinserted items have regions (and a placement handle) of their own, under an order that knows one
-    /// priority only. They live longer than the rest, and a drive that places data profits from that.
+    /// Whether reinserted items have regions and a placement handle of their own, under an order with a single priority. They live longer
+    /// than other items, from which a drive that places data profits.
     pub separate_reinserted: bool,
-    /// Whether each insertion point of a queue of items has a placement handle of its own; else they share one.
+    /// Whether each insertion point of a queue of items has a placement handle of its own; otherwise they share one.
     pub separate_points: bool,
-    /// Concurrent transfers of a flush or a reclaim; 0 is all of them. Fewer transfers leave the device free for reads in between.
+    /// Concurrent transfers of a flush or a reclaim; 0 is no limit. Fewer transfers leave the device free for reads in between.
     pub transfers_at_once: u32,
-    /// Attempts to write a region, made one after another. If all fail, it is written again after a pause.
+    /// Consecutive attempts to write a region. If all fail, the region is retried after a pause.
     pub write_attempts: u8,
-    /// Failures after which a region is retired, counted only while other regions can be written. A retired region is tested by a
-    /// write from time to time, and used again when that succeeds.
+    /// Failures after which a region is retired, counted only while other regions can be written. A retired region is tested by a write
+    /// from time to time and returns to service when the write succeeds.
     pub retire_after_failures: u8,
     /// The journal with which the store is recovered after a kill; `None` for recovery after a clean close only. It takes the last of the
     /// regions that fit the capacity.
     pub journal: Option<JournalOptions>,
 }
 
-/// Blocks of a journal beside those for removals of the expected items.
+/// Blocks of a journal in addition to those for the removals of the expected items.
 const LEAST_JOURNAL_BLOCKS: u64 = 16;
-/// Expected mean of an item, which sizes the journal. With smaller items that are often removed or replaced, the oldest regions may not be
+/// Expected mean size of an item, which sizes the journal. If smaller items are often removed or replaced, the oldest regions may not be
 /// recovered.
 const EXPECTED_ITEM_BYTES: u64 = 4096;
 
@@ -92,8 +92,7 @@ impl RegionConfig {
         }
     }
 
-    /// McDipper: FIFO over blocks of 64 MiB, which are written whole. Smaller stores have smaller blocks, so that there are
-    /// 64 of them.
+    /// McDipper: FIFO over blocks of 64 MiB, which are written whole. Smaller stores have 64 smaller blocks.
     #[must_use]
     pub fn mcdipper(capacity_bytes: u64) -> Self {
         Self { region_bytes: 64 << 20, write_whole: true, ..Self::new(capacity_bytes) }.cut_into(64)
@@ -106,7 +105,7 @@ impl RegionConfig {
         (space - space % (self.unit_bytes as usize).max(1)).saturating_sub(HEADER_BYTES)
     }
 
-    /// With regions halved until there are as many, but none smaller than 1 MiB.
+    /// Halves the region size until there are at least `regions` regions, but not below 1 MiB.
     #[must_use]
     pub(crate) fn cut_into(mut self, regions: u64) -> Self {
         while self.region_bytes > 1 << 20 && self.capacity_bytes / u64::from(self.region_bytes) < regions {
@@ -115,14 +114,14 @@ impl RegionConfig {
         self
     }
 
-    /// BlockCache: segmented LRU of four segments over the same blocks.
+    /// BlockCache: segmented LRU with four segments over blocks as in [`mcdipper`](Self::mcdipper).
     #[must_use]
     pub fn blockcache(capacity_bytes: u64) -> Self {
         Self { order: OrderConfig::SegmentedLru { segments: 4 }, ..Self::mcdipper(capacity_bytes) }
     }
 
-    /// RIPQ: a priority queue of items over the same blocks, eight insertion points, all refinements. Each point has a block
-    /// in memory, and there are two more.
+    /// RIPQ: a priority queue of items over blocks as in [`mcdipper`](Self::mcdipper), with eight insertion points and all refinements.
+    /// Each point has a block in memory, and there are two more.
     #[must_use]
     pub fn ripq(capacity_bytes: u64, caching: Caching) -> Self {
         let order = OrderConfig::Ripq(RipqConfig::new(caching));
@@ -131,7 +130,7 @@ impl RegionConfig {
         config
     }
 
-    /// Insertion points the store has: one a priority, or a second one for reinserted items.
+    /// Number of insertion points: one per priority, or a second one for reinserted items.
     #[must_use]
     pub fn points(&self) -> usize {
         let second = usize::from(self.separate_reinserted && self.reinsertion != Reinsertion::Never);
@@ -149,11 +148,10 @@ impl RegionConfig {
         }
     }
 
-    /// Checks the whole against a device and computes the layout.
+    /// Checks the configuration against a device and computes the layout.
     ///
     /// # Errors
-    /// The first setting that cannot be honoured, and why. Nothing is rounded except that the rest behind the last
-    /// whole region stays unused.
+    /// The first invalid setting, with the reason. Nothing is rounded, but the space behind the last whole region stays unused.
     pub fn check(&self, geometry: &Geometry) -> Result<Layout, ConfigError> {
         self.check_sizes(geometry)?;
         self.check_counts()?;
@@ -182,15 +180,15 @@ impl RegionConfig {
         })
     }
 
-    /// Every point may hold an open region, and beside the clean ones there must be one full region to give up
-    /// while another is filled.
+    /// The minimum number of regions: each point may hold an open region, and besides the clean ones there must be a full region to
+    /// reclaim while another is filled.
     #[must_use]
     pub fn least_regions(&self) -> u32 {
         let open = u32::try_from(self.points()).expect("at most 16") + 2;
         open.saturating_add(self.clean_regions)
     }
 
-    /// Regions that the journal takes.
+    /// Number of regions that the journal occupies.
     fn journal_regions(&self) -> u64 {
         self.journal_blocks().map_or(0, |(blocks, options)| {
             let place = JournalPlace { offset_bytes: 0, blocks, generation: 0, options };
@@ -198,7 +196,7 @@ impl RegionConfig {
         })
     }
 
-    /// The same for the least capacity that a store works with.
+    /// The same for the smallest capacity with which a store works.
     #[must_use]
     pub(crate) fn least_journal_regions(&self) -> u32 {
         let capacity_bytes = u64::from(self.least_regions()) * u64::from(self.region_bytes);
@@ -206,7 +204,7 @@ impl RegionConfig {
         u32::try_from(least.journal_regions()).unwrap_or(u32::MAX)
     }
 
-    /// Blocks of the journal's ring: a removal of each expected item fits.
+    /// Blocks of the journal's ring, enough for a removal of each expected item.
     fn journal_blocks(&self) -> Option<(u64, JournalOptions)> {
         let options = self.journal?;
         let items = self.capacity_bytes / EXPECTED_ITEM_BYTES;
@@ -214,7 +212,7 @@ impl RegionConfig {
         Some((blocks + LEAST_JOURNAL_BLOCKS, options))
     }
 
-    /// The place of the journal of store `id`, behind the regions.
+    /// The location of the journal of store `id`, behind the regions.
     pub(in crate::flash) fn journal_place(&self, id: StoreId) -> Option<JournalPlace> {
         let (blocks, options) = self.journal_blocks()?;
         let region_bytes = u64::from(self.region_bytes);
@@ -223,7 +221,7 @@ impl RegionConfig {
         Some(JournalPlace { offset_bytes, blocks, generation: id.0, options })
     }
 
-    /// Bytes of the journal's position in a snapshot, at most; 0 without a journal.
+    /// Maximum size of the journal's position in a snapshot; 0 without a journal.
     #[must_use]
     pub(crate) fn journal_position_bytes(&self) -> u64 {
         self.journal_blocks().map_or(0, |(blocks, _)| journal::Position::max_bytes(blocks))
@@ -293,7 +291,7 @@ fn require(holds: bool, setting: &'static str, why: impl FnOnce() -> String) -> 
 pub enum Reinsertion {
     /// None.
     Never,
-    /// Those that were read at least so often since they were written.
+    /// Items read at least this often since they were written.
     Hits {
         /// From 1 to 7.
         at_least: u8,
@@ -307,7 +305,7 @@ pub enum Reinsertion {
     },
 }
 
-/// A setting that cannot be honoured.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("regions.{setting}: {why}")]
 pub struct ConfigError {

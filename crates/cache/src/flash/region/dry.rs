@@ -1,7 +1,7 @@
 //! A region store without data, which gives the hit ratio and the bytes written of a region policy.
 //!
-//! It calls the same policy in the same order, with numbers instead of entries, so a request costs tens of nanoseconds. Background work of
-//! the store is done immediately after each request.
+//! It calls the same policy in the same order, with object numbers instead of entries, so a request costs tens of nanoseconds. The
+//! store's background work runs immediately after each request.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub struct DryStore {
     packing: Packing,
     /// Regions to keep clean.
     clean_target: usize,
-    /// Of each object by its number.
+    /// The state of each object, by its number.
     index: Vec<Option<Held>>,
     regions: Vec<Region>,
     open: Vec<Option<RegionId>>,
@@ -38,19 +38,19 @@ pub struct DryStore {
     written: Option<Vec<RegionId>>,
 }
 
-/// What an object takes of a region.
+/// How much of a region an object occupies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// Its own bytes.
+    /// The object's bytes.
     Bare,
-    /// Its own bytes, and it may lie across the end of a region and the beginning of the next. For regions that stand for
-    /// larger ones: photos leave next to nothing of 64 MiB unused, but a tenth of 256 KiB.
+    /// The object's bytes; an object may cross the end of a region into the next one. For scaled-down regions: photos leave almost
+    /// nothing of 64 MiB unused, but a tenth of 256 KiB.
     Seamless,
-    /// What the store takes: header, rounding to units, its line in the region's table. The object's bytes are key and value.
+    /// The same as in the store: header, rounding to units, and a record in the region's table. The object's bytes are key and value.
     Entries,
 }
 
-/// Where an object is.
+/// The location of an object.
 #[derive(Clone, Copy)]
 struct Held {
     region: RegionId,
@@ -65,14 +65,14 @@ struct Held {
 struct Region {
     objects: Vec<u32>,
     units: u32,
-    /// Units at its beginning that belong to an object of the region before.
+    /// Units at the start that belong to an object of the previous region.
     owed_units: u32,
     sequence: u64,
     point: u8,
 }
 
 impl DryStore {
-    /// An empty store. Its configuration is that of a store; what concerns the device's blocks does not matter.
+    /// An empty store. It takes the configuration of a real store and ignores the settings that concern the device's blocks.
     ///
     /// # Errors
     /// As [`RegionStore::create`](super::RegionStore::create).
@@ -110,7 +110,7 @@ impl DryStore {
         })
     }
 
-    /// Asks for an object, and puts it in if it is not there; whether it was.
+    /// Requests an object and inserts it on a miss. Returns whether it was a hit.
     pub fn request(&mut self, object: u32, bytes: u32) -> bool {
         self.counts.requests += 1;
         self.counts.weight += u64::from(bytes);
@@ -124,7 +124,7 @@ impl DryStore {
         hit
     }
 
-    /// Reads an object; whether it was there.
+    /// Reads an object. Returns whether it was a hit.
     pub fn read(&mut self, object: u32) -> bool {
         let most_hits = if self.needs.items { MAX_WIDE_HITS } else { MAX_HITS };
         let Some(held) = self.index.get_mut(object as usize).and_then(Option::as_mut) else { return false };
@@ -139,7 +139,7 @@ impl DryStore {
         true
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     pub fn remove(&mut self, object: u32) {
         if let Some(held) = self.index.get_mut(object as usize).and_then(Option::take)
             && self.needs.items
@@ -148,7 +148,7 @@ impl DryStore {
         }
     }
 
-    /// Puts an object in; nothing happens to one that is larger than a region holds.
+    /// Inserts an object. An object larger than a region is ignored.
     pub fn insert(&mut self, object: u32, bytes: u32) {
         let units = self.units(bytes);
         if !self.fits(&Region::default(), units) {
@@ -185,7 +185,7 @@ impl DryStore {
         }
     }
 
-    /// A region that is open at the point and has room. The one that was open is closed if it has none.
+    /// The open region of an insertion point, if the units fit; otherwise closes it and opens a clean one.
     fn room_at(&mut self, point: u8, units: u32) -> Option<RegionId> {
         let at = usize::from(point);
         let mut owed_units = 0;
@@ -205,7 +205,7 @@ impl DryStore {
         Some(region)
     }
 
-    /// The background work of the store: full regions are written, and others reclaimed.
+    /// The store's background work: flushes full regions and reclaims others.
     fn settle(&mut self) {
         self.flush();
         while self.clean.len() < self.clean_target
@@ -266,7 +266,7 @@ impl DryStore {
         }
     }
 
-    /// Units of a region that lie across its end: none where objects do not.
+    /// Units of a region that extend past its end; 0 unless the packing is seamless.
     fn overhang(&self, region: &Region) -> u32 {
         let region_units = self.layout.region_bytes / self.layout.unit_bytes;
         (region.units + region.owed_units).saturating_sub(region_units)
@@ -290,7 +290,7 @@ impl DryStore {
 
     fn fits(&self, region: &Region, units: u32) -> bool {
         if self.packing == Packing::Seamless {
-            // A unit is a byte. What lies across the end is owed by the next region.
+            // A unit is a byte. The part past the end occupies the start of the next region.
             let region_bytes = self.layout.region_bytes;
             return units <= region_bytes && region.units + region.owed_units < region_bytes;
         }
@@ -307,7 +307,7 @@ impl DryStore {
         self.written.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// What the policy did.
+    /// Counters of the policy.
     #[must_use]
     pub fn deeds(&self) -> PolicyCounts {
         self.policy.deeds()
@@ -324,7 +324,7 @@ impl Held {
     }
 }
 
-/// Units as the store's index knows them.
+/// The units as the store's index records them, rounded up.
 fn hinted(units: u32) -> u32 {
     SizeHint::of_units(units).units()
 }

@@ -1,13 +1,12 @@
-//! An entry on flash: a header, the key, the value.
+//! The flash format of an entry: a header, the key, the value.
 //!
 //! ```text
 //!  0        4        8             16        20        24       26    28      30      32
 //!  | header | value  | key hash    | value   | expiry  | key    | tag | magic | flags | key … | value … | zeros
 //!  | crc32c | crc32c | (xxh3-64)   | bytes   | seconds | bytes  |     |       |       |       |         | to the unit
 //! ```
-//! All numbers are little endian. The header's checksum covers everything behind it up to the end of the key, and is
-//! masked by the [`Seal`] of the region: an entry that was written when the region had another content, or by another
-//! store, does not verify, however intact it is.
+//! All numbers are little-endian. The header's checksum covers the bytes behind it up to the end of the key and is masked by the [`Seal`]
+//! of the region: an entry written for another content of the region, or by another store, does not verify even if it is intact.
 
 use std::ops::Range;
 
@@ -36,12 +35,12 @@ pub(crate) const MAX_HITS: u8 = 7;
 /// Longest key.
 pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
 
-/// What binds checksums to one filling of one region of one store.
+/// A mask that binds checksums to one filling of one region of one store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seal(u32);
 
 impl Seal {
-    /// Sequence numbers less than 2^32 apart give different seals for sure: a CRC finds every burst of 32 bits.
+    /// Sequence numbers less than 2^32 apart always give different seals: a CRC detects every burst of up to 32 bits.
     pub(crate) fn of(store: u64, sequence: u64) -> Self {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&store.to_le_bytes());
@@ -49,7 +48,7 @@ impl Seal {
         Self(crc32c(&bytes))
     }
 
-    /// What checksums are masked with.
+    /// The mask.
     #[cfg(feature = "fuzzing")]
     pub(super) fn mask(self) -> u32 {
         self.0
@@ -66,7 +65,7 @@ pub(crate) fn entry_bytes(key_len: usize, value_len: usize) -> usize {
     HEADER_BYTES + key_len + value_len
 }
 
-/// Writes `item` into `into`, zeros behind it.
+/// Encodes `item` into `into` and zeroes the remainder.
 pub(crate) fn encode(item: &FlashItem<'_>, value_checksum: bool, seal: Seal, into: &mut [u8]) {
     let value_len = item.value_len();
     let value_start = HEADER_BYTES + item.key.len();
@@ -91,7 +90,7 @@ pub(crate) fn encode(item: &FlashItem<'_>, value_checksum: bool, seal: Seal, int
     into[..VALUE_CRC].copy_from_slice(&header_crc.to_le_bytes());
 }
 
-/// A verified header, and where key and value are.
+/// A verified header, with the ranges of key and value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub hash: KeyHash,
@@ -105,9 +104,9 @@ pub(crate) struct Entry {
 /// Why bytes are not an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// The header or the key is not what was written, or was written for another filling of the region.
+    /// The header or key is damaged, or the entry belongs to another filling of the region.
     Header,
-    /// The value is not what was written.
+    /// The value is damaged.
     Value,
 }
 
@@ -117,7 +116,7 @@ impl Entry {
         if bytes.len() < HEADER_BYTES || u16_at(bytes, MAGIC) != MAGIC_VALUE {
             return Err(Damage::Header);
         }
-        // The key's length is needed to find what the checksum covers; a wrong one fails the checksum or the bounds.
+        // The key's length determines the range that the checksum covers; a wrong length fails the checksum or the bounds check.
         let value_start = HEADER_BYTES + usize::from(u16_at(bytes, KEY_LEN));
         let covered = bytes.get(VALUE_CRC..value_start).ok_or(Damage::Header)?;
         if crc32c(covered) ^ seal.0 != u32_at(bytes, 0) {
@@ -146,7 +145,7 @@ impl Entry {
         }
     }
 
-    /// Whether the item's time is over. An expiry of 0 never comes.
+    /// Whether the item has expired. An expiry of 0 means never.
     pub(crate) fn is_expired(&self, now_seconds: u32) -> bool {
         expired(self.expiry_seconds, now_seconds)
     }

@@ -17,18 +17,18 @@ use super::store::{Content, RegionStore};
 use super::table::Record;
 use crate::flash::outage::{Failures, Verdict};
 
-/// A sealed region, and how much of it is on flash. A later step continues an interrupted flush.
+/// A sealed region and the progress of its write. A later step continues an interrupted flush.
 pub(crate) struct Flush {
     buffer: Arc<RegionBuffer>,
     /// `None` before its first step.
     writing: Option<Writing>,
-    /// Of this filling.
+    /// Failed writes of this filling.
     pub(super) failures: Option<Failures>,
-    /// It pauses until then.
+    /// End of its pause.
     pub(super) due_ns: u64,
 }
 
-/// What becomes of a region that could not be written.
+/// What happens to a region whose write failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Persistence {
     /// It is written again later.
@@ -39,21 +39,21 @@ pub(super) enum Persistence {
 
 /// An attempt to write a region.
 struct Writing {
-    /// Pieces that were not begun.
+    /// Parts that are not submitted yet.
     left: VecDeque<Range<usize>>,
     under_way: Vec<Piece>,
-    /// Those that failed, for the next attempt, and why the last of them did.
+    /// Failed parts, for the next attempt.
     failed: VecDeque<Range<usize>>,
     last_error: Option<IoError>,
     /// Attempts after this one.
     attempts_left: u32,
 }
 
-/// A part of a region that the device was given.
+/// A part of a region with a submitted write.
 struct Piece {
     range: Range<usize>,
     written: Pending,
-    /// Once it has ended.
+    /// `None` until the write completes.
     outcome: Option<Outcome>,
 }
 
@@ -61,7 +61,7 @@ struct Piece {
 struct Unflushed<'a> {
     store: &'a RegionStore,
     flush: Option<Flush>,
-    /// Whether its last write had failed when it was taken.
+    /// Whether the region's previous write had failed.
     had_failed: bool,
 }
 
@@ -75,7 +75,7 @@ impl Drop for Unflushed<'_> {
 }
 
 impl Flush {
-    /// For a region without written parts.
+    /// A flush that has written nothing yet.
     pub(crate) fn new(buffer: Arc<RegionBuffer>) -> Self {
         Self { buffer, writing: None, failures: None, due_ns: 0 }
     }
@@ -123,8 +123,8 @@ impl RegionStore {
         }
     }
 
-    /// Whether a region that could not be written is written again later. If it has failed alone too often, it is marked for
-    /// [`lose`](Self::lose) to retire.
+    /// Whether a region whose write failed is retried. A region that failed alone too often is marked, and [`lose`](Self::lose) retires
+    /// it.
     fn is_retried(&self, flush: &mut Flush, error: &IoError, persistence: Persistence) -> bool {
         let region = self.region(flush.buffer.region);
         match self.supply.write_failed(flush, error.to_string(), self.clock.monotonic_ns()) {
@@ -136,7 +136,7 @@ impl RegionStore {
         }
     }
 
-    /// Writes a region, so that it survives a power cut if it is to.
+    /// Writes a region, and flushes the device if the region must survive a power cut.
     async fn write_durably(
         &self,
         flush: &mut Flush,
@@ -147,7 +147,7 @@ impl RegionStore {
         self.flush_written(waiting).await
     }
 
-    /// Entries and table, in pieces side by side; failed pieces again, as often as configured.
+    /// Writes entries and table in concurrent parts; repeats failed parts as often as configured.
     async fn write(&self, flush: &mut Flush, records: &[Record], waiting: Waiting) -> Result<(), IoError> {
         let Flush { buffer, writing, .. } = flush;
         let writing = writing.get_or_insert_with(|| self.begin_writing(buffer, records));
@@ -180,7 +180,7 @@ impl RegionStore {
         }
     }
 
-    /// Writes all that is left, as many pieces side by side as configured, and sees the end of each.
+    /// Writes all remaining parts, at most the configured number concurrently, and waits for all of them.
     async fn attempt(&self, buffer: &Arc<RegionBuffer>, writing: &mut Writing, waiting: Waiting) {
         loop {
             writing.wait(waiting).await;
@@ -213,7 +213,7 @@ impl RegionStore {
         Piece { range, written, outcome: None }
     }
 
-    /// Transfers of background work to start together, of `most` that could be.
+    /// Number of background transfers to start together, of `most` possible ones.
     pub(super) fn at_once(&self, most: usize) -> usize {
         match self.config.transfers_at_once as usize {
             0 => most.max(1),
@@ -221,11 +221,11 @@ impl RegionStore {
         }
     }
 
-    /// The region is on flash: readers go there from now on, and the policy may choose it.
+    /// Publishes a written region: readers use flash from now on, and the policy may choose it.
     fn settle_region(&self, buffer: &RegionBuffer, records: &[Record]) {
         self.supply.write_succeeded();
         self.region(buffer.region).reset_failures();
-        // Counted before the region's content becomes `Flash`: once nothing waits in memory, all is counted.
+        // Counted before the region's content becomes `Flash`: when no item waits in memory, the counters are complete.
         let written_bytes = buffer.written_bytes.load(Ordering::Relaxed);
         Counters::add(&self.counters.settled_written_bytes, written_bytes);
         self.count_settled(buffer);
@@ -245,7 +245,7 @@ impl RegionStore {
         Counters::add(&self.counters.hole_bytes, hole);
     }
 
-    /// The region could not be written. What readers find must be on flash or in memory, and memory is needed.
+    /// Drops the items of a region that could not be written, and frees its buffer. Readers must not find them afterwards.
     fn lose(&self, buffer: &RegionBuffer, records: &[Record]) {
         let lost = records
             .iter()
@@ -271,7 +271,7 @@ impl RegionStore {
         Counters::add(&self.counters.settled_bytes, buffer.payload_bytes.load(Ordering::Relaxed));
     }
 
-    /// The region is clean from now on.
+    /// Returns the region to the clean ones.
     fn give_back(&self, buffer: &RegionBuffer) {
         let region = buffer.region;
         self.untrack(buffer.filling.sequence);

@@ -1,8 +1,8 @@
-//! Forgetting an item, and the forgotten items whose destructors are still to be called.
+//! Removal of an item, and the removed items whose destructors are still to be called.
 //!
-//! A destructor needs the item's value, and forgetting an item must not wait for the device. So `forget` notes the address, and
-//! background work reads the item and calls the destructor. The bytes are not overwritten before: a reclaim first reads the noted
-//! items of its region.
+//! A destructor needs the item's value, and `forget` must not wait for the device. So `forget` records the address, and background work
+//! reads the item and calls the destructor. The bytes are not overwritten before that: a reclaim first reads the recorded items of its
+//! region.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,13 +21,13 @@ use super::layout::{Address, SizeHint};
 use super::stats::Counters;
 use super::store::{Content, RegionStore};
 
-/// The noted items, by address.
+/// The recorded items, by address.
 #[derive(Default)]
 pub(super) struct PendingDestructors {
     noted: Mutex<BTreeMap<Address, PendingDestructor>>,
     /// Destructors that are running.
     running: AtomicUsize,
-    /// Notified when an item has been served.
+    /// Notified when an item's destructor has run.
     served: Event,
 }
 
@@ -39,8 +39,8 @@ struct PendingDestructor {
 }
 
 impl PendingDestructors {
-    /// Notes the item that `take_out` takes out of the index, if it does. Under one lock: a reclaim that no longer finds the item
-    /// in the index finds it here.
+    /// Records the item that `take_out` removes from the index, if it does. Under one lock: a reclaim that no longer finds the item in
+    /// the index finds it here.
     pub(super) fn add(
         &self,
         hash: KeyHash,
@@ -61,7 +61,7 @@ impl PendingDestructors {
         self.noted.lock().range(addresses.clone()).next().map(|(address, owed)| (*address, *owed))
     }
 
-    /// Takes the item off the list; `None` if another thread has. The answer counts as a running destructor while it is held.
+    /// Takes the item off the list; `None` if another thread did. The result counts as a running destructor until it is dropped.
     fn take(&self, address: Address) -> Option<Running<'_>> {
         let mut noted = self.noted.lock();
         noted.remove(&address)?;
@@ -80,22 +80,22 @@ impl Drop for Running<'_> {
 }
 
 impl RegionStore {
-    /// The same store, that calls `on_destructor` with each item [forgotten with a destructor owed](Self::forget_owing).
+    /// Calls `on_destructor` with each item that is [forgotten for a reason](Self::forget_owing).
     #[must_use]
     pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
         self.on_destructor = Some(on_destructor);
         self
     }
 
-    /// Forgets an item; says whether there was one. Called under the key's lock.
+    /// Removes an item. Returns whether there was one. Called under the key's lock.
     pub fn forget(&self, hash: KeyHash) -> bool {
         self.forget_owing(hash, None)
     }
 
-    /// The same of an item whose destructor is owed for a reason: a later [`step`](Self::step) reads it and calls the callback
-    /// of [`with_owed_callback`](Self::with_owed_callback).
+    /// As [`forget`](Self::forget). `owed` is the reason for which the item's destructor must be called: a later [`step`](Self::step)
+    /// reads the item and calls the callback of [`with_owed_callback`](Self::with_owed_callback).
     pub fn forget_owing(&self, hash: KeyHash, owed: Option<Removal>) -> bool {
-        // Most forgotten keys were never here: no lock of the policy for them.
+        // Most removed keys are not in this store; this check avoids the policy's lock for them.
         if self.index.get(hash).is_none() {
             return false;
         }
@@ -114,21 +114,21 @@ impl RegionStore {
         found.is_some()
     }
 
-    /// Reads one noted item and calls its destructor; `false` if there is none.
+    /// Reads one recorded item and calls its destructor; `false` if there is none.
     pub(super) async fn destroy_one(&self, waiting: Waiting) -> bool {
         let Some((address, owed)) = self.owed.first_in(&EVERYWHERE) else { return false };
         self.destroy(address, owed, waiting).await;
         true
     }
 
-    /// Calls the destructors of all noted items of some addresses.
+    /// Calls the destructors of all recorded items in a range of addresses.
     pub(super) async fn destroy_owed_in(&self, addresses: &Range<Address>, waiting: Waiting) {
         while let Some((address, owed)) = self.owed.first_in(addresses) {
             self.destroy(address, owed, waiting).await;
         }
     }
 
-    /// The same everywhere, and waits for those that other threads run.
+    /// Calls all pending destructors and waits for those that other threads run.
     pub(crate) async fn destroy_all(&self, waiting: Waiting) {
         loop {
             self.destroy_owed_in(&EVERYWHERE, waiting).await;
@@ -161,7 +161,7 @@ impl RegionStore {
         on_destructor(&item, owed.why);
     }
 
-    /// The bytes from the item's entry on, and what seals it; `None` if they cannot be had.
+    /// The bytes from the item's entry on, and their seal; `None` if they cannot be read.
     async fn read_owed(
         &self,
         address: Address,

@@ -6,14 +6,14 @@ use super::table::{self, Filling, RECORD_BYTES, TRAILER_BYTES, table_bytes};
 
 const FILLING: Filling = Filling { store: 3, sequence: 4 };
 
-/// An entry with a right checksum is refused, or lies within its bytes.
+/// An entry with a correct checksum is rejected, or lies within its bytes.
 pub(in crate::flash) fn check_entry(content: &[u8]) {
     let (mut bytes, seal) = (content.to_vec(), Seal::of(FILLING.store, FILLING.sequence));
     if bytes.len() >= HEADER_BYTES {
         bytes[HEADER_BYTES - 4..HEADER_BYTES - 2].copy_from_slice(&0xF1A5_u16.to_le_bytes());
         let key_end = HEADER_BYTES + usize::from(u16_at(&bytes, 24));
         if let Some(covered) = bytes.get(4..key_end) {
-            // The seal of nothing is what masks an entry's checksum.
+            // The checksum of an entry is masked with the seal.
             let masked = crc32c(covered) ^ seal.mask();
             bytes[..4].copy_from_slice(&masked.to_le_bytes());
         }
@@ -24,7 +24,7 @@ pub(in crate::flash) fn check_entry(content: &[u8]) {
     }
 }
 
-/// A table with a right checksum is refused, or is written again to the byte.
+/// A table with a correct checksum is rejected, or encodes to the same bytes.
 pub(in crate::flash) fn check_table(content: &[u8]) {
     let count = content.len().saturating_sub(4) / RECORD_BYTES;
     let mut bytes = vec![0; table_bytes(count)];
@@ -48,7 +48,7 @@ pub(in crate::flash) fn check_table(content: &[u8]) {
     }
 }
 
-/// A snapshot with a right checksum is refused, or is written again to the byte.
+/// A snapshot with a correct checksum is rejected, or encodes to the same bytes.
 pub(in crate::flash) fn check_snapshot(content: &[u8]) {
     let mut bytes = b"FWregsnp".to_vec();
     bytes.extend(content);

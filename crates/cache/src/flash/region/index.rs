@@ -1,14 +1,13 @@
-//! Which keys are on flash, and where: ten bytes an item, thirteen where items have ranks.
+//! The index of items on flash: 10 bytes per item, or 13 if items have ranks.
 //!
-//! A record holds no key, only 29 bits of its hash; 8 more choose the shard. Two keys that agree in all 37 are taken
-//! for one: the later replaces the earlier, which is then a miss (the key on flash is compared at every read). At
-//! 64 M items that befalls one insert in two thousand.
+//! A record holds 29 bits of the key's hash instead of the key; 8 more bits select the shard. Two keys that agree in all 37 bits share a
+//! record: the later insert replaces the earlier item, which then misses (each read compares the key on flash). With 64 M items this
+//! happens to one insert in two thousand.
 //!
-//! Each shard is a table by linear hashing (Litwin, "Linear hashing: a new tool for file and table addressing", VLDB
-//! 1980): when partitions are fuller than [`MEAN_RECORDS`] on average, the next one in turn is split in two. So the
-//! index grows a kilobyte at a time and never stops to rehash. A partition is an unsorted array, searched from end to
-//! end: a kilobyte on average, which is nothing beside the device's time. Its spare room is [`CHUNK_RECORDS`] at most,
-//! so an item costs 10 bytes (13 with a rank) and about one of overhead at any size.
+//! Each shard is a linear hash table (Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980): when partitions
+//! hold more than [`MEAN_RECORDS`] on average, the next one in turn is split. So the index grows a kilobyte at a time and never stops to
+//! rehash. A partition is an unsorted array of about a kilobyte; scanning it is short compared with the device's read. Its unused
+//! capacity is at most [`CHUNK_RECORDS`], so the overhead is about one byte per item at any size.
 
 use std::ops::Range;
 
@@ -23,7 +22,7 @@ use super::policy::Rank;
 const SHARD_BITS: u32 = 8;
 const MEAN_RECORDS: usize = 96;
 const CHUNK_RECORDS: usize = 8;
-/// What an allocator adds to an allocation, near enough.
+/// Approximate overhead of an allocator per allocation.
 const ALLOCATION_OVERHEAD_BYTES: usize = 16;
 
 /// See the module.
@@ -31,27 +30,27 @@ pub(crate) struct Index {
     shards: Shards,
 }
 
-/// All records of an index are of one width.
+/// All records of an index have the same width.
 enum Shards {
     Narrow(Box<[Mutex<Shard<NARROW>>]>),
     Wide(Box<[Mutex<Shard<WIDE>>]>),
 }
 
-/// What the index knows of an item.
+/// An index record of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     pub address: Address,
     pub size: SizeHint,
-    /// Reads since it was written, up to [`MAX_HITS`]; in wide records since it was inserted, up to [`MAX_WIDE_HITS`].
+    /// Reads since the item was written, up to [`MAX_HITS`]; in wide records, since it was inserted, up to [`MAX_WIDE_HITS`].
     pub hits: u8,
-    /// Its own place in the policy's queue. Kept in wide records only.
+    /// The item's virtual block in the policy's queue. Stored in wide records only.
     pub rank: Rank,
 }
 
-/// Hits are counted up to this in wide records.
+/// The largest hit count of a wide record.
 pub(crate) const MAX_WIDE_HITS: u8 = u8::MAX;
 
-/// Calls the same method of a hash's shard, for both widths of records.
+/// Runs `$body` on the locked shard of a hash, for either record width.
 macro_rules! in_shard {
     ($index:expr, $hash:expr, |$shard:ident, $print:ident| $body:expr) => {
         match &$index.shards {
@@ -92,21 +91,21 @@ macro_rules! sum_of_shards {
 }
 
 impl Index {
-    /// Shards of an index, for both widths of records.
+    /// Number of shards.
     pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
-    /// An empty index, with room in each record for a rank or without.
+    /// An empty index, with or without ranks in its records.
     pub(crate) fn new(has_ranks: bool) -> Self {
         let shards = if has_ranks { Shards::Wide(empty()) } else { Shards::Narrow(empty()) };
         Self { shards }
     }
 
-    /// Where the item is, if it is there.
+    /// The record of the item, if present.
     pub(crate) fn get(&self, hash: KeyHash) -> Option<Found> {
         in_shard!(self, hash, |shard, print| shard.find(print).map(|at| shard.at(at).found()))
     }
 
-    /// The same, and counts a hit. The hits answered are those before.
+    /// Returns the record and increments its hit count; the returned count is the old one.
     pub(crate) fn hit(&self, hash: KeyHash) -> Option<Found> {
         in_shard!(self, hash, |shard, print| {
             let at = shard.find(print)?;
@@ -117,7 +116,7 @@ impl Index {
         })
     }
 
-    /// Puts the item in, in place of the one that was there.
+    /// Inserts a record. Returns the record that it replaced.
     pub(crate) fn insert(&self, hash: KeyHash, item: Found) -> Option<Found> {
         in_shard!(self, hash, |shard, print| match shard.find(print) {
             Some(at) => {
@@ -137,17 +136,17 @@ impl Index {
         in_shard!(self, hash, |shard, print| shard.push(Record::new(print, item)));
     }
 
-    /// Takes the item out.
+    /// Removes a record.
     pub(crate) fn remove(&self, hash: KeyHash) -> Option<Found> {
         in_shard!(self, hash, |shard, print| shard.find(print).map(|at| shard.take(at).found()))
     }
 
-    /// The item, if it is still at `address`.
+    /// The record, if it still points to `address`.
     pub(crate) fn get_at(&self, hash: KeyHash, address: Address) -> Option<Found> {
         self.get(hash).filter(|found| found.address == address)
     }
 
-    /// Takes the item out if it is still at `address`.
+    /// Removes the record if it still points to `address`.
     pub(crate) fn remove_at(&self, hash: KeyHash, address: Address) -> Option<Found> {
         in_shard!(self, hash, |shard, print| {
             let at = shard.find(print)?;
@@ -168,7 +167,7 @@ impl Index {
         })
     }
 
-    /// Shows the item, if it is still at `address`, and gives it the rank that is answered, if one is.
+    /// Calls `rank` with the record if it still points to `address`, and stores the rank that it returns, if any.
     pub(crate) fn rank_at(&self, hash: KeyHash, address: Address, rank: impl FnOnce(Found) -> Option<Rank>) {
         in_shard!(self, hash, |shard, print| {
             if let Some(at) = shard.find(print) {
@@ -182,12 +181,13 @@ impl Index {
         });
     }
 
-    /// Takes out everything in `addresses`, and shows it. Walks the whole index: for regions whose table is lost.
+    /// Removes all records that point into `addresses` and calls `removed` with each. Scans the whole index: for regions whose table is
+    /// lost.
     pub(crate) fn remove_range(&self, addresses: &Range<Address>, mut removed: impl FnMut(Found)) -> usize {
         sum_of_shards!(self, |shard| shard.remove_range(addresses, &mut removed))
     }
 
-    /// Takes everything out of one shard, and shows it; how much it was.
+    /// Removes all records of one shard and calls `removed` with each. Returns their number.
     pub(crate) fn clear_shard(&self, shard: usize, removed: impl FnMut(Found)) -> usize {
         match &self.shards {
             Shards::Narrow(shards) => shards[shard].lock().clear(removed),
@@ -195,7 +195,7 @@ impl Index {
         }
     }
 
-    /// Shows every item, in no order.
+    /// Calls `visit` with every record, in no particular order.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(Found)) {
         sum_of_shards!(self, |shard| {
             let records = shard.partitions.iter_mut().flat_map(|partition| &partition.0);
@@ -203,7 +203,7 @@ impl Index {
         });
     }
 
-    /// Items.
+    /// Number of items.
     pub(crate) fn len(&self) -> usize {
         sum_of_shards!(self, |shard| {
             let shard = &mut *shard;
@@ -211,7 +211,7 @@ impl Index {
         })
     }
 
-    /// Memory of records, spare room, headers and the allocator.
+    /// Memory of records, unused capacity, headers and the allocator.
     pub(crate) fn memory_bytes(&self) -> usize {
         let shards = sum_of_shards!(self, |shard| {
             let shard = &mut *shard;
@@ -226,15 +226,15 @@ fn empty<const BYTES: usize>() -> Box<[Mutex<Shard<BYTES>>]> {
 }
 
 fn locate<T>(shards: &[T], hash: KeyHash) -> (&T, Print) {
-    // Remixed: a store may be given only keys whose hashes share their top bits. The bits below those of the shard, not the
-    // lowest: a store that is one of several has keys that share those, after remixing, and the lowest bits of a print are
-    // its partition.
+    // Remixed, because a store may receive only keys whose hashes share their top bits. The print takes the bits below those of the
+    // shard, not the lowest: a store that is one of several has keys with equal low bits after remixing, and the low bits of a print
+    // select its partition.
     let mixed = hash.remix();
     let print = (mixed >> (u64::BITS - SHARD_BITS - Print::BITS)) as u32 & Print::MASK;
     (&shards[KeyHash(mixed).shard(SHARD_BITS)], Print(print))
 }
 
-/// The part of the hash that a record holds.
+/// The bits of the hash that a record stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Print(u32);
 
@@ -245,7 +245,7 @@ impl Print {
 
 /// 80 bits: print 29, address 40, size hint 8, hits 3.
 const NARROW: usize = 10;
-/// 24 more: hits 5, rank 16, and 3 that are zero.
+/// 24 more bits: hits 5, rank 16, and 3 zeros.
 const WIDE: usize = 13;
 
 #[derive(Clone, Copy)]
@@ -287,7 +287,7 @@ impl<const BYTES: usize> Record<BYTES> {
             address: Address((bits >> Self::ADDRESS) as u64 & ((1 << 40) - 1)),
             size: SizeHint((bits >> Self::SIZE) as u8),
             hits: (bits >> Self::HITS) as u8 & Self::MAX_HITS,
-            // Nothing is up there in a narrow record.
+            // These bits are zero in a narrow record.
             rank: Rank((bits >> Self::RANK) as u16),
         }
     }
@@ -316,17 +316,17 @@ impl<const BYTES: usize> Partition<BYTES> {
     }
 }
 
-/// Partition and place in it.
+/// Partition number and index in it.
 type Place = (usize, usize);
 
-/// A linear hash table: `2^level + next_split` partitions. Those below `next_split`, and their images `2^level` further on, are selected by
-/// one bit more than the others.
+/// A linear hash table of `2^level + next_split` partitions. Partitions below `next_split`, and their images `2^level` further on, are
+/// already split: they are selected by one more bit of the hash than the others.
 struct Shard<const BYTES: usize> {
     partitions: Vec<Partition<BYTES>>,
     level: u32,
     next_split: usize,
     len: usize,
-    /// Records that there is room for, summed over the partitions.
+    /// Capacity in records, summed over the partitions.
     room: usize,
 }
 
@@ -422,7 +422,7 @@ impl<const BYTES: usize> Shard<BYTES> {
         }
     }
 
-    /// Changes a partition and keeps account of its room.
+    /// Changes a partition and updates `room`.
     fn change<T>(&mut self, partition: usize, change: impl FnOnce(&mut Partition<BYTES>) -> T) -> T {
         let partition = &mut self.partitions[partition];
         self.room -= partition.0.capacity();

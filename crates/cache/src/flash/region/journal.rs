@@ -97,11 +97,11 @@ impl RegionStore {
         }
     }
 
-    /// The number of a region that is opened now.
+    /// Allocates the sequence number of a region that is being opened.
     pub(super) fn next_sequence(&self) -> u64 {
         let next = || self.next_sequence.fetch_add(1, Ordering::AcqRel);
         let Some(RegionJournal { tracked, .. }) = &self.journal else { return next() };
-        // Under the lock: another thread must not raise the floor above a number that it does not see.
+        // Under the lock: another thread must not raise the floor above a number that is not in `tracked` yet.
         let mut tracked = tracked.lock();
         let sequence = next();
         tracked.insert(sequence);
@@ -128,7 +128,7 @@ impl RegionStore {
         Ok(())
     }
 
-    /// Records a region that is on flash, before the policy may choose it.
+    /// Records a region that is on flash. Must precede its hand-over to the policy.
     pub(super) fn record_written(
         &self,
         region: RegionId,
@@ -147,7 +147,7 @@ impl RegionStore {
         self.acknowledge();
     }
 
-    /// Records that the items of a region leave. Must precede their removal from the index.
+    /// Records that the items of a region are removed. Must precede their removal from the index.
     pub(super) fn record_emptied(&self, region: RegionId, sequence: u64) {
         let Some(journal) = &self.journal else { return };
         if journal.tracked.lock().contains(&sequence) {
@@ -157,7 +157,7 @@ impl RegionStore {
         }
     }
 
-    /// Notes that a region is neither in memory nor recoverable.
+    /// Records that a region is neither in memory nor recoverable.
     pub(super) fn untrack(&self, sequence: u64) {
         let Some(RegionJournal { journal, tracked }) = &self.journal else { return };
         let mut tracked = tracked.lock();
@@ -214,13 +214,13 @@ impl RegionStore {
         let recorded = on_flash.chain(dropped.iter().map(|held| held.sequence));
         journal.tracked.lock().extend(recorded.filter(|sequence| *sequence >= floor));
         store.journal = Some(journal);
-        // Removals of their items will not be recorded.
+        // The removals of their items will not be recorded.
         dropped.iter().for_each(|held| store.record_emptied(held.id, held.sequence));
         Some(store)
     }
 }
 
-/// The number of a new store's first region.
+/// The sequence number of a new store's first region.
 pub(super) const FIRST_SEQUENCE: u64 = 1;
 
 /// A region that a journal records as written.
@@ -294,7 +294,7 @@ impl RegionStore {
             for (region, records) in some.iter().zip(tables) {
                 match records {
                     Some(records) => in_order.push((region.id, store.take_recorded(region, &records))),
-                    // Its items may be readable later, when their removals are no longer recorded.
+                    // Its items may be readable later, although their removals are no longer recorded.
                     None => store.record_emptied(region.id, region.record.sequence),
                 }
             }
@@ -312,7 +312,7 @@ impl RegionStore {
         self.read_table(region.id, region.record.len, filling, waiting).await
     }
 
-    /// Enters the items of a region into the index. Returns the priority of the region.
+    /// Inserts the items of a region into the index. Returns the priority of the region.
     fn take_recorded(&self, region: &Recorded, records: &[Record]) -> u8 {
         let point = InsertionPoint(region.record.detail as u8).min(self.last_point());
         let live = |record: &&Record| record.live && region.removed.binary_search(&record.unit).is_err();

@@ -1,4 +1,4 @@
-//! Visiting the keys of all items: memory has only their hashes, so the regions are read.
+//! Visits the keys of all items: memory has only their hashes, so the regions are read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::layout::RegionId;
 use super::store::{Content, RegionStore};
 use super::table::{self, Filling};
 
-/// Passes over the store. Items that are written again while it is read move to a region that may have been read already; further
-/// passes read what was filled meanwhile.
+/// Maximum number of passes over the store. An item that is reinserted during a pass may move to a region that was already read; the next
+/// pass reads the regions filled since.
 const MOST_PASSES: usize = 8;
 
 impl RegionStore {
-    /// Shows `visit` the key of every item, some of them more than once. An unreadable region is passed over.
+    /// Calls `visit` with the key of every item, with some keys more than once. Unreadable regions are skipped.
     pub(crate) async fn visit_keys(&self, waiting: Waiting, visit: &mut impl FnMut(&[u8])) {
         let mut seen: HashMap<u32, (u64, usize)> = HashMap::new();
         for _ in 0..MOST_PASSES {

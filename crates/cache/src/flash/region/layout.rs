@@ -1,4 +1,4 @@
-//! Where things are: regions on the device, units in a region, addresses of both.
+//! The layout: regions on the device, units in a region, addresses of units.
 //!
 //! ```text
 //! device   | … | region 0 | region 1 | … | region n-1 | rest, unused |
@@ -15,18 +15,18 @@ pub(crate) const ADDRESS_UNITS: u64 = 1 << 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId(pub u32);
 
-/// Where an entry begins, in units from the start of the store; below [`ADDRESS_UNITS`].
+/// The location of an entry, in units from the start of the store; below [`ADDRESS_UNITS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address(pub u64);
 
-/// A checked [`super::RegionConfig`], as arithmetic.
+/// The sizes of a checked [`super::RegionConfig`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// First byte of the store on the device.
     pub offset_bytes: u64,
-    /// Bytes a region.
+    /// Bytes of a region.
     pub region_bytes: u32,
-    /// Regions.
+    /// Number of regions.
     pub region_count: u32,
     /// Granularity of entries.
     pub unit_bytes: u32,
@@ -43,7 +43,7 @@ impl Layout {
         u64::from(self.region_bytes / self.unit_bytes)
     }
 
-    /// Units that `bytes` take.
+    /// Number of units for `bytes`.
     pub(crate) fn units(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(self.unit_bytes as usize)).expect("entries are far below 2^32 units")
     }
@@ -52,7 +52,7 @@ impl Layout {
         Address(u64::from(region.0) * self.units_per_region() + u64::from(unit))
     }
 
-    /// The region of an address, and the unit in it.
+    /// The region of an address, and the unit within it.
     pub(crate) fn place(&self, address: Address) -> (RegionId, u32) {
         let units = self.units_per_region();
         let region = u32::try_from(address.0 / units).expect("addresses are made from region numbers");
@@ -77,7 +77,7 @@ impl Layout {
         bytes.start / block * block..end
     }
 
-    /// `bytes`, cut in pieces of at most `max_bytes`.
+    /// Splits `bytes` into parts of at most `max_bytes`.
     pub(crate) fn pieces(bytes: Range<usize>, max_bytes: u32) -> impl Iterator<Item = Range<usize>> {
         let end = bytes.end;
         bytes.step_by(max_bytes as usize).map(move |start| start..end.min(start + max_bytes as usize))
@@ -98,7 +98,7 @@ impl SizeHint {
         }
         let shift = units.ilog2() - 3;
         let steps = units.div_ceil(1 << shift);
-        // Rounding up may reach 16 steps, which is step 8 of the next power: the sum carries over by itself.
+        // Rounding up may give 16 steps, which is step 8 of the next power of two: the sum below handles the carry.
         Self(u8::try_from(shift * Self::STEPS + steps).expect("below 2^30 units this ends at 232"))
     }
 

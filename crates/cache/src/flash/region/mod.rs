@@ -1,8 +1,8 @@
 //! The region store: large objects in log-structured regions.
 //!
-//! Items are packed into a region in memory. A full region goes to flash as one sequential write. When clean regions run short, the region
-//! that the policy chooses is reclaimed. So flash receives only large sequential writes, and the store writes each item once, apart from
-//! reinserted ones.
+//! Items are packed into a region in memory. A full region goes to flash as one sequential write. When clean regions run short, the
+//! region that the policy chooses is reclaimed. So flash receives only large sequential writes, and the store writes each item once,
+//! except for reinsertions.
 //!
 //! ```text
 //!            stage, commit                flush                        reclaim
@@ -15,7 +15,7 @@
 //! bytes is in `entry` and `table`; the locations of items are in `index`. A [`RegionPolicy`] decides where an item is inserted, what a hit
 //! changes, which region is reclaimed and which of its items are reinserted.
 //!
-//! This module knows neither DRAM nor small objects nor the order of a key's writes: the caller orders them by calling `commit` and
+//! This module handles neither DRAM nor small objects nor the order of a key's writes: the caller orders them by calling `commit` and
 //! `forget` under the key's lock.
 
 mod buffer;
@@ -67,12 +67,12 @@ pub use stats::{Memory, RegionStats};
 pub use store::{OnEviction, Progress, Refusal, RegionStore, Staged, StoreId};
 pub(crate) use supply::WriteHealth;
 
-/// Where items go in: each point fills a region of its own, of its own priority, written with its own placement handle.
-/// Where there are several, higher points are for items that are to stay longer.
+/// An insertion point. Each point fills a region of its own priority with its own placement handle. Higher points are for items that are
+/// expected to stay longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InsertionPoint(pub u8);
 
 impl InsertionPoint {
-    /// The lowest point: that of new items, unless the policy says otherwise.
+    /// The lowest point, for new items unless the policy chooses another.
     pub const NEW: Self = Self(0);
 }

@@ -25,13 +25,13 @@ use super::table::Filling;
 pub enum Lookup {
     /// The value.
     Found(FlashValue),
-    /// Nothing is known of the key.
+    /// The index has no record of the key.
     Miss,
-    /// The entry has another key with the same hash bits, which was stored later.
+    /// The entry belongs to another key with the same hash bits, which was stored later.
     WrongKey,
-    /// The item's time is over; it is forgotten.
+    /// The item has expired; it is removed.
     Expired,
-    /// The entry is damaged; it is forgotten.
+    /// The entry is damaged; it is removed.
     Damaged,
     /// The device failed the read. The item stays: the next read may succeed.
     Failed(IoError),
@@ -67,7 +67,7 @@ impl RegionStore {
         Lookup::Miss
     }
 
-    /// Looks where the index says. `None` if the region had another content by then.
+    /// Looks up the item at the address in `found`. `None` if the region's content changed before the end of the read.
     async fn look(&self, hash: KeyHash, key: &[u8], found: Found, waiting: Waiting) -> Option<Lookup> {
         let (region, unit) = self.layout.place(found.address);
         let content = self.region(region).content.lock().clone();
@@ -75,7 +75,7 @@ impl RegionStore {
             Content::Clean | Content::Retired => None,
             Content::Buffered(buffer) => {
                 let lookup = buffer.entry(unit, hash, |bytes| self.look_in_memory(bytes, buffer.seal, key));
-                // Where no entry of this hash begins, the address is out of date, or belongs to a twin in the index.
+                // If no entry of this hash begins there, the address is out of date, or belongs to a key with the same index record.
                 lookup.or_else(|| self.index.get_at(hash, found.address).map(|_| Lookup::WrongKey))
             }
             Content::Flash { filling, .. } => {
@@ -103,8 +103,8 @@ impl RegionStore {
         let end = (start + found.size.units() as usize * unit_bytes).min(self.layout.region_bytes as usize);
         let blocks = self.layout.covering_blocks(&(start..end));
         let read = self.read_blocks(region, blocks.clone(), waiting).await;
-        // In this order: the address may be older than the filling, but one that was still in the index while the
-        // filling stood belongs to it.
+        // In this order: the address may be older than the filling, but an address that was in the index while the filling was valid
+        // belongs to it.
         if self.index.get_at(hash, found.address).is_none() || !self.holds(region, filling) {
             return None;
         }
@@ -136,7 +136,7 @@ impl RegionStore {
         }
     }
 
-    /// The entry at the start of `bytes`, if it is valid, of this key and not expired; otherwise the result of the lookup.
+    /// The entry at the start of `bytes`, if it is valid, belongs to this key and has not expired; otherwise the result of the lookup.
     fn judge(&self, bytes: &[u8], seal: Seal, key: &[u8]) -> Result<Entry, Lookup> {
         let entry = Entry::decode(bytes, seal).map_err(|damage| self.damaged(damage))?;
         if bytes[entry.key.clone()] != *key {
@@ -200,7 +200,7 @@ impl RegionStore {
             Lookup::Failed(_) => Counters::one(&counters.read_errors),
             Lookup::Expired => {
                 Counters::one(&counters.expired);
-                // Its destructor needs the item: reclaim takes it out, and has read it then.
+                // The destructor needs the item: reclaim removes it after reading it.
                 if self.on_destructor.is_some() {
                     return;
                 }
@@ -212,7 +212,7 @@ impl RegionStore {
         }
     }
 
-    /// Tells the policy, which may give the item another place. It may have moved or left since it was found.
+    /// Reports a hit to the policy, which may move the item. The item may have been moved or removed since the lookup.
     fn report_hit(&self, hash: KeyHash, found: Found) {
         let mut policy = self.policy.lock();
         if !self.needs.items {

@@ -24,21 +24,21 @@ use super::table::{self, Filling, Record};
 /// would only copy them and admit no new ones.
 const MOST_KEPT_EIGHTHS: u64 = 7;
 
-/// Reads of a reclaim side by side.
+/// Concurrent reads of a reclaim.
 const RUNS_AT_ONCE: usize = 8;
 
 /// An item of a region that is being reclaimed.
 struct Leaving {
     record: Record,
     found: Found,
-    /// First byte in the region.
+    /// Offset in the region.
     start: usize,
-    /// Where it is to be written again, if it is.
+    /// The placing for its reinsertion; `None` evicts it.
     keep: Option<Placing>,
     is_expired: bool,
 }
 
-/// What a reclaim may write again.
+/// The budget of a reclaim for reinsertion.
 pub(super) struct Room {
     most_units: u64,
     kept_units: u64,
@@ -68,19 +68,19 @@ impl Room {
         Self { most_units, kept_units: 0, unlimited }
     }
 
-    /// Whether there is room for an item; notes that it is kept.
+    /// Reserves units for an item to reinsert. Returns whether they fit the budget.
     pub(super) fn take(&mut self, units: u32) -> bool {
         let fits = self.unlimited || self.kept_units + u64::from(units) <= self.most_units;
         self.kept_units += if fits { u64::from(units) } else { 0 };
         fits
     }
 
-    /// Whether next to nothing is gained.
+    /// Whether the reclaim gains almost no space.
     pub(super) fn is_fruitless(&self) -> bool {
         self.kept_units > self.most_units
     }
 
-    /// Notes whether the reclaim gains anything.
+    /// Counts the reclaim as fruitless, or resets that count.
     fn note(&self, store: &RegionStore) {
         if self.is_fruitless() {
             store.fruitless.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Room {
     }
 }
 
-/// A read for some items that lie beside each other.
+/// One read that covers adjacent items.
 struct Run {
     blocks: Range<usize>,
     items: Range<usize>,
@@ -115,15 +115,15 @@ impl Drop for Victim<'_> {
 }
 
 impl RegionStore {
-    /// The same store, that calls `on_eviction` with every item that leaves with its region: expired or not, but not with
-    /// those forgotten, replaced or lost to a failing device. Reclaim then has to read every live item.
+    /// Calls `on_eviction` with every item evicted with its region, expired or not; not with items that were removed, replaced or lost to
+    /// a failing device. Reclaim then has to read every live item.
     #[must_use]
     pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
         self.on_eviction = Some(on_eviction);
         self
     }
 
-    /// Reports only keys with the selected hashes: other items need not be read for it.
+    /// Reports only keys with the selected hashes: other items need not be read for the callback.
     #[must_use]
     pub fn with_eviction_callback_for(mut self, is_reported: HashFilter) -> Self {
         self.is_reported = Some(is_reported);
@@ -134,7 +134,7 @@ impl RegionStore {
         self.on_eviction.is_some() && self.is_reported.as_ref().is_none_or(|is_reported| is_reported(hash))
     }
 
-    /// Reclaims the policy's victim. `false` if there is none.
+    /// Reclaims the policy's victim. Returns `false` if there is none.
     pub(super) async fn reclaim_one(&self, waiting: Waiting) -> bool {
         let Some(region) = self.policy.lock().victim() else { return false };
         let Content::Flash { filling, entries, point } = self.region(region).content.lock().clone() else {
@@ -148,14 +148,14 @@ impl RegionStore {
                 Counters::add(&self.counters.items_lost, self.take_out_all(region));
             }
         }
-        // The index leads nowhere into the region any more: no forgotten item is added to these.
+        // The index no longer refers to the region, so no forgotten item is added to its list.
         self.destroy_owed_in(&self.layout.addresses(region), waiting).await;
         victim.is_empty = true;
         Counters::one(&self.counters.regions_reclaimed);
         true
     }
 
-    /// The region's table, or `None` if it cannot be had.
+    /// The region's table; `None` if it cannot be read or is damaged.
     pub(super) async fn read_table(
         &self,
         region: RegionId,
@@ -177,7 +177,7 @@ impl RegionStore {
             .ok()
     }
 
-    /// Sees every item out that is still the one readers find.
+    /// Evicts or reinserts every item that readers can still find.
     async fn clear_out(&self, region: RegionId, filling: Filling, records: &[Record], waiting: Waiting) {
         let wanted = self.plan(region, filling, records);
         for runs in self.runs(&wanted).chunks(self.at_once(RUNS_AT_ONCE)) {
@@ -195,7 +195,7 @@ impl RegionStore {
         }
     }
 
-    /// Takes all items of a region whose table is lost out of the index.
+    /// Removes all items of a region whose table is lost from the index.
     fn take_out_all(&self, region: RegionId) -> usize {
         let mut policy = self.policy.lock();
         self.index.remove_range(&self.layout.addresses(region), |found| {
@@ -215,7 +215,7 @@ impl RegionStore {
             let address = self.layout.address(region, record.unit);
             let is_expired = expired(record.expiry_seconds, now_seconds);
             let is_reported = self.is_reported(record.hash);
-            // One lock from the question to the eviction: a hit comes in time, or finds the item gone.
+            // One lock for the decision and the removal: a hit arrives before both, or finds the item removed.
             let mut policy = self.policy.lock();
             let Some(found) = self.index.get_at(record.hash, address) else { continue };
             let draw = filling.sequence.rotate_left(32);
@@ -242,7 +242,7 @@ impl RegionStore {
         fits
     }
 
-    /// Reads that fetch all of `wanted`: neighbours in one.
+    /// The reads that fetch all of `wanted`; one read covers adjacent items.
     fn runs(&self, wanted: &[Leaving]) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (at, leaving) in wanted.iter().enumerate() {
@@ -262,7 +262,7 @@ impl RegionStore {
         runs
     }
 
-    /// Writes an item again or lets it go. `bytes` begin with its entry, if they could be read.
+    /// Reinserts or evicts an item. `bytes` begin with its entry; `None` if the read failed.
     async fn see_out(&self, leaving: &Leaving, bytes: Option<&[u8]>, seal: Seal, waiting: Waiting) {
         let entry = bytes.and_then(|bytes| {
             let entry =
@@ -292,7 +292,7 @@ impl RegionStore {
         }
     }
 
-    /// Takes an item that cannot be read any more out of the index, if it is still there.
+    /// Removes an unreadable item from the index, if the index still refers to it.
     pub(super) fn lose_item(&self, hash: KeyHash, address: Address) {
         if self.take_out(|index| index.remove_at(hash, address)).is_some() {
             Counters::one(&self.counters.items_lost);
@@ -300,7 +300,7 @@ impl RegionStore {
         }
     }
 
-    /// Takes the item out of the index; `false` if it was removed or replaced meanwhile.
+    /// Removes the item from the index; `false` if it was removed or replaced concurrently.
     fn evict(&self, leaving: &Leaving) -> bool {
         let (hash, address) = (leaving.record.hash, leaving.found.address);
         let there_was = self.take_out(|index| index.remove_at(hash, address)).is_some();
@@ -315,7 +315,7 @@ impl RegionStore {
         Counters::add(&self.counters.evicted_expired, usize::from(leaving.is_expired));
     }
 
-    /// Writes the item again, unless it is removed or replaced meanwhile. `false` if it is still there and could not be.
+    /// Reinserts the item, unless it was removed or replaced concurrently. `false` if it is still there and was not reinserted.
     async fn reinsert(
         &self,
         leaving: &Leaving,
@@ -334,7 +334,7 @@ impl RegionStore {
         true
     }
 
-    /// Moves an item in the index, with the policy's knowledge; `false` if it is gone.
+    /// Moves an item in the index and notifies the policy; `false` if it was removed.
     fn move_to(
         &self,
         leaving: &Leaving,

@@ -25,16 +25,16 @@ use super::store::{Content, RegionStore, StoreId};
 use super::table::{Filling, Record};
 use crate::flash::outage::TestPlan;
 
-/// Tables read side by side at a restart.
+/// Tables read concurrently at a restart.
 const TABLES_AT_ONCE: usize = 32;
 
-/// Live items of a band, where that is more than a share of all. Each band takes two looks at the whole index. Few in tests, whose
-/// stores are small, so that there are several bands.
+/// Minimum number of live items in a band. Each band scans the whole index twice. Few in tests, so that their small stores have several
+/// bands.
 const BAND_ITEMS: u64 = if cfg!(test) { 100 } else { 1 << 18 };
-/// Bands that a large store has; so they take a byte an item.
+/// Number of bands of a large store; with it, a band takes a byte per item.
 const BANDS: u64 = 8;
 
-/// Why a store could not be brought back.
+/// Why a store could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The configuration does not fit the device.
@@ -49,17 +49,17 @@ pub enum RestoreError {
     /// The store was made with another layout.
     #[error("the region store was created with {setting} {was}, but is now configured with {is}")]
     Layout {
-        /// What differs.
+        /// The setting.
         setting: &'static str,
-        /// In the snapshot.
+        /// Its value in the snapshot.
         was: u32,
-        /// In the configuration.
+        /// Its value in the configuration.
         is: u32,
     },
 }
 
-/// A snapshot that is being written. The index finds items by hash, and a snapshot lists them by location: sorting all of them together
-/// took more memory than the index has. So the snapshot is built in bands of consecutive regions.
+/// A snapshot that is being written. The index finds items by hash, and a snapshot lists them by location. Sorting all of them together
+/// would take more memory than the index, so the snapshot is built in bands of consecutive regions.
 pub struct OutgoingSnapshot<'a> {
     store: &'a RegionStore,
     head: Head,
@@ -69,7 +69,7 @@ pub struct OutgoingSnapshot<'a> {
 }
 
 impl RegionStore {
-    /// The state for a restart. Taken after [`drain`](Self::drain), while nothing else runs; items that are not on flash are not in it.
+    /// The snapshot of the store. Call it after [`drain`](Self::drain), with no concurrent calls; it omits items that are not on flash.
     ///
     /// The caller must destroy the snapshot before the store is used again after a restart. A snapshot older than the last remove or insert
     /// would bring removed items back.
@@ -78,8 +78,8 @@ impl RegionStore {
         self.snapshot_within(u64::MAX).pieces().flatten().collect()
     }
 
-    /// The same in at most this many bytes. If the items are smaller than expected, the regions that would be reclaimed first are left out
-    /// and are clean after the restart.
+    /// The same in at most `most_bytes`. If items are smaller than expected, the regions next in line for reclaim are left out and are
+    /// clean after the restart.
     #[must_use]
     pub fn snapshot_within(&self, most_bytes: u64) -> OutgoingSnapshot<'_> {
         let live = self.live_items();
@@ -114,14 +114,14 @@ impl RegionStore {
         outgoing
     }
 
-    /// How many live items each region has.
+    /// The number of live items in each region.
     fn live_items(&self) -> Vec<u32> {
         let mut live = vec![0; self.layout.region_count as usize];
         self.index.for_each(|found| live[self.layout.place(found.address).0.0 as usize] += 1);
         live
     }
 
-    /// The live items of some regions, in the order of their places.
+    /// The live items of some regions, in the order of their locations.
     fn live_in(&self, held: &[Held]) -> Vec<Vec<Live>> {
         let mut at = vec![usize::MAX; self.layout.region_count as usize];
         held.iter().enumerate().for_each(|(number, held)| at[held.id.0 as usize] = number);
@@ -139,7 +139,7 @@ impl RegionStore {
 }
 
 impl<'a> OutgoingSnapshot<'a> {
-    /// Bytes of all its pieces.
+    /// Size of the whole snapshot.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -162,7 +162,7 @@ impl<'a> OutgoingSnapshot<'a> {
         })
     }
 
-    /// Leaves out as many of the regions held, from the first on, as make it too long.
+    /// Leaves out regions, starting with the next victim, until the snapshot fits into `most_bytes`.
     fn shorten(&mut self, most_bytes: u64) {
         let sizes: Vec<u64> =
             self.bands().flat_map(|band| self.regions(band)).map(|region| region.len() as u64).collect();
@@ -175,7 +175,7 @@ impl<'a> OutgoingSnapshot<'a> {
         };
         let left_out = sizes.iter().take_while(left_out).count();
         for held in self.held.drain(..left_out) {
-            // It is clean after the restart, so removals of its items will not be recorded.
+            // The region is clean after the restart, so removals of its items will not be recorded.
             self.store.record_emptied(held.id, held.sequence);
         }
     }
@@ -190,7 +190,7 @@ impl<'a> OutgoingSnapshot<'a> {
         })
     }
 
-    /// Regions held, in their order, as many at a time as have together no more items than fit.
+    /// Consecutive held regions in bands, each limited to the number of items that fit.
     fn bands(&self) -> impl Iterator<Item = Range<usize>> {
         let all: u64 = self.held.iter().map(|held| u64::from(held.live)).sum();
         let most = (all / BANDS).max(BAND_ITEMS);
@@ -211,8 +211,7 @@ impl<'a> OutgoingSnapshot<'a> {
 }
 
 impl RegionStore {
-    /// Brings a store back from its [`snapshot`](Self::snapshot). A region whose table is damaged is dropped, and
-    /// counted, alone.
+    /// Restores a store from its [`snapshot`](Self::snapshot). A region whose table is damaged is dropped and counted.
     ///
     /// # Errors
     /// If the snapshot is damaged or of another layout, or the configuration does not fit the device.
@@ -226,7 +225,7 @@ impl RegionStore {
         Self::restore_regions(device, clock, config, snapshot, waiting).await.map(|(store, _)| store)
     }
 
-    /// As [`restore`](Self::restore). Returns the dropped regions too.
+    /// As [`restore`](Self::restore), but also returns the dropped regions.
     pub(super) async fn restore_regions(
         device: Arc<dyn Device>,
         clock: Arc<dyn Clock>,
@@ -268,8 +267,8 @@ impl RegionStore {
         self.read_table(held.id, held.entries, filling, waiting).await
     }
 
-    /// Puts the live items of a region into the index, with their ranks if those mean something; `false` if the region's
-    /// table is lost.
+    /// Inserts the live items of a region into the index, with their ranks if these are still valid; `false` if the region's table is
+    /// lost.
     fn take_in(&self, region: &HeldBytes<'_>, records: Option<&[Record]>, knows_ranks: bool) -> bool {
         let held = &region.held;
         let live = held.live as usize;

@@ -1,4 +1,4 @@
-//! What a clean shutdown keeps of a region store, as bytes.
+//! The format of a region store's snapshot, written at a clean close.
 //!
 //! ```text
 //! snapshot  0       8        12     16       20        24      32         40        44        48
@@ -12,7 +12,7 @@
 //! item      a varint of 8 * units from the beginning of the item before (the first: from the region's) + hits mod 8;
 //!           in format 2 another, of 32 * rank + hits div 8
 //! ```
-//! Format 2 is that of policies which give items places of their own.
+//! Format 2 is for policies that give items places of their own.
 
 use super::InsertionPoint;
 use super::entry::{MAX_HITS, crc32c};
@@ -26,7 +26,7 @@ const FORMAT_WITH_RANKS: u32 = 2;
 const HITS_BITS: u32 = 3;
 const HIGH_HITS_BITS: u32 = 5;
 
-/// What a snapshot says of the whole store, before its regions.
+/// The head of a snapshot, before its regions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
     pub has_ranks: bool,
@@ -52,21 +52,21 @@ pub(super) struct Held {
 /// A live item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Live {
-    /// Where it begins.
+    /// Its offset in the region.
     pub unit: u32,
     pub hits: u8,
     pub rank: Rank,
 }
 
-/// What a snapshot says behind its regions, but for the checksum.
+/// The tail of a snapshot, between its regions and the checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tail {
     pub retired: Vec<RegionId>,
-    /// What the policy saved, if it gives items ranks.
+    /// The saved state of a policy that gives items ranks.
     pub policy: Option<Vec<u8>>,
 }
 
-/// Bytes of the checksum at the end.
+/// Size of the checksum at the end.
 pub(super) const CHECKSUM_BYTES: u64 = 4;
 
 impl Head {
@@ -85,7 +85,7 @@ impl Head {
 }
 
 impl Held {
-    /// The region with its live items, in the order of their places.
+    /// Encodes the region with its live items, in the order of their offsets.
     pub fn encode(&self, live: &[Live], has_ranks: bool, out: &mut Vec<u8>) {
         debug_assert_eq!(self.live as usize, live.len(), "what is counted is what is told of");
         out.extend(self.id.0.to_le_bytes());
@@ -122,7 +122,7 @@ impl Tail {
     }
 }
 
-/// A verified snapshot whose items are still encoded: decoded they are several times as long.
+/// A verified snapshot with encoded items: decoded, they are several times as large.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Snapshot<'a> {
     pub head: Head,
@@ -167,7 +167,7 @@ impl<'a> Snapshot<'a> {
         Ok(Self { head, held, tail: Tail { retired, policy } })
     }
 
-    /// Layout and configuration must be what they were: places are counted in them.
+    /// Checks that the layout is unchanged, because offsets depend on it.
     pub fn check(&self, layout: &Layout) -> Result<(), RestoreError> {
         for (setting, was, is) in [
             ("unit_bytes", self.head.unit_bytes, layout.unit_bytes),
@@ -191,7 +191,7 @@ impl<'a> Snapshot<'a> {
 }
 
 impl<'a> HeldBytes<'a> {
-    /// The next region, all of whose items are sound.
+    /// Decodes the next region and checks all its items.
     fn decode(has_ranks: bool, reader: &mut Reader<'a>) -> Result<Self, RestoreError> {
         let held = Held::decode(reader)?;
         let items = Items { reader: *reader, left: held.live, unit: 0, has_ranks };
@@ -201,18 +201,18 @@ impl<'a> HeldBytes<'a> {
         Ok(Self { held, items })
     }
 
-    /// Its live items, in the order of their places.
+    /// Its live items, in the order of their offsets.
     pub fn live(&self) -> impl Iterator<Item = Live> + use<'a> {
         self.items.map_while(Result::ok)
     }
 }
 
-/// Items as they are read.
+/// An iterator that decodes items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Items<'a> {
     reader: Reader<'a>,
     left: u32,
-    /// Of the item before.
+    /// Offset of the previous item.
     unit: u32,
     has_ranks: bool,
 }
@@ -292,7 +292,7 @@ impl Reader<'_> {
     }
 }
 
-/// The snapshot as it was encoded.
+/// Encodes the snapshot again.
 #[cfg(any(test, feature = "fuzzing"))]
 impl Snapshot<'_> {
     fn encode(&self) -> Vec<u8> {
@@ -307,7 +307,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// For the fuzz targets: a snapshot is refused, or says nothing that is lost when it is written again.
+/// For the fuzz targets: a snapshot is rejected, or encodes without loss.
 #[cfg(feature = "fuzzing")]
 pub(super) fn check_decoding(bytes: &[u8]) {
     if let Ok(snapshot) = Snapshot::decode(bytes) {
@@ -361,7 +361,7 @@ mod tests {
             assert_eq!((snapshot.held[1].live().count(), &*snapshot.tail.retired), (0, &[RegionId(9)][..]));
             assert_eq!(snapshot.tail.policy, has_ranks.then(|| vec![1, 2, 3]));
         }
-        // 48 of header, 22 a region, items of 1, 2 and 3 bytes, a retired region, a checksum.
+        // A header of 48 bytes, 22 per region, items of 1, 2 and 3 bytes, a retired region, a checksum.
         assert_eq!(plain().len(), 48 + 2 * 22 + 6 + 4 + 4);
     }
 

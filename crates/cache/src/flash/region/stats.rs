@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::counters;
 
 counters! {
-    /// Counts since the store was created or restored. Items and waiting bytes are current values.
+    /// Counters since the store was created or restored. Items and waiting bytes are current values.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub struct RegionStats, atomics pub(crate) Counters {
         /// Items in the regions.
@@ -56,7 +56,7 @@ counters! {
         refused_too_large: sum u64,
         /// Hits in a region that had not left memory.
         hits_in_memory: sum u64,
-        /// Lookups that read another key, because the index took two hashes for one.
+        /// Lookups that read the entry of another key, because both keys share an index record.
         wrong_key: sum u64,
         /// Lookups whose item had expired.
         expired: sum u64,
@@ -90,17 +90,17 @@ counters! {
         evicted_expired: sum u64,
         /// Key and value bytes of the reinserted items.
         reinserted_bytes: sum u64,
-        /// Items that could not be reinserted: no space, too much of the region already, damage, or failed reads.
+        /// Items that could not be reinserted: no space, share of the region exhausted, damage, or failed reads.
         reinsertions_failed: sum u64,
         /// Items lost because they or their region were damaged, could not be read for reinsertion, or were not written.
         items_lost: sum u64,
         /// Failed trims.
         trim_errors: sum u64,
-        /// Items given a higher place in the queue by a hit, if items have places.
+        /// Items moved to a higher place in the queue by a hit.
         raises: sum u64,
         /// Regions moved from the end of the queue to its head, because too many of their items were in use.
         regions_deferred: sum u64,
-        /// Regions reclaimed out of turn, while much was being reinserted, because they needed little of it.
+        /// Regions reclaimed early, while reinsertion was high, because few of their items had to be reinserted.
         cold_victims: sum u64,
         /// Regions reclaimed early because most of their bytes were dead; their live items were rewritten.
         compactions: sum u64,
@@ -125,19 +125,19 @@ impl RegionStats {
     }
 }
 
-/// Memory that a region store takes.
+/// Memory of a region store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The index: records, spare room, headers.
+    /// The index: records, unused capacity, headers.
     pub index_bytes: usize,
-    /// Region buffers, allocated or yet to be.
+    /// Region buffers, allocated or not yet.
     pub buffer_bytes: usize,
     /// A small record per region, and the policy's state of regions and virtual blocks.
     pub region_bytes: usize,
 }
 
 impl Memory {
-    /// All of it.
+    /// The sum.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.index_bytes + self.buffer_bytes + self.region_bytes

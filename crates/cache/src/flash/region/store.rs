@@ -36,17 +36,17 @@ pub struct RegionStore {
     pub(super) regions: Box<[Region]>,
     pub(super) points: Box<[Point]>,
     pub(super) supply: Arc<Supply>,
-    /// Locked before a shard of the index, where both are.
+    /// Lock order: the policy before a shard of the index.
     pub(super) policy: Mutex<Box<dyn RegionPolicy>>,
     pub(super) needs: Needs,
-    /// Reclaims in a row that gained next to nothing, as nearly all of the region was written again.
+    /// Consecutive reclaims that gained almost no space, because nearly all of the region was reinserted.
     pub(super) fruitless: AtomicU32,
     /// Reclaims since a new item was inserted.
     pub(super) since_new: AtomicU32,
     pub(super) next_sequence: AtomicU64,
     pub(super) counters: Counters,
     pub(super) on_eviction: Option<OnEviction>,
-    /// Of which keys that is; all, if nothing is said.
+    /// Selects the keys reported to `on_eviction`; all if `None`.
     pub(super) is_reported: Option<HashFilter>,
     pub(super) on_destructor: Option<DestructorCallback>,
     /// Forgotten items that must be read for their destructors.
@@ -57,8 +57,8 @@ pub struct RegionStore {
 
 pub use crate::flash::OnEviction;
 
-/// Distinguishes a store from earlier ones on the same device, whose items must not be read. Each new store needs its own identity; a
-/// random number suffices.
+/// Distinguishes a store from earlier ones on the same device, whose items must not be read. Each new store needs its own identity, for
+/// instance a random number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreId(pub u64);
 
@@ -73,7 +73,7 @@ impl Region {
         Self { content: Mutex::new(Content::Clean), failures: AtomicU8::new(0) }
     }
 
-    /// Counts a write that failed while other regions could be written; how many there were since the last success.
+    /// Counts a failed write during which other regions could be written. Returns the number of failures since the last success.
     pub(super) fn count_failure(&self) -> u8 {
         self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
@@ -90,13 +90,13 @@ impl Region {
 /// The content of a region.
 #[derive(Clone)]
 pub(super) enum Content {
-    /// Nothing.
+    /// Empty.
     Clean,
     /// Entries that have not reached flash.
     Buffered(Arc<RegionBuffer>),
     /// Entries on flash.
     Flash { filling: Filling, entries: u32, point: InsertionPoint },
-    /// Nothing, until a test write succeeds.
+    /// Empty, until a test write succeeds.
     Retired,
 }
 
@@ -105,9 +105,9 @@ pub(super) struct Point {
     placement: PlacementHandle,
 }
 
-/// An item that is in a buffer but not yet found by readers. Dropping it gives its space up.
+/// An item that is in a buffer but not yet visible to readers. Dropping it abandons its space.
 ///
-/// Its region waits for it: keep it only as long as it takes to lock the key.
+/// The flush of its region waits for it: keep it only as long as it takes to lock the key.
 #[must_use = "a staged item is not in the store before it is committed"]
 pub struct Staged {
     pub(super) reservation: Reservation,
@@ -116,7 +116,7 @@ pub struct Staged {
     pub(super) payload_bytes: usize,
 }
 
-/// Why an item was not taken.
+/// Why an item was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No free buffer or no clean region; see [`RegionStore::wait_ready`].
@@ -128,7 +128,7 @@ pub enum Refusal {
     /// The buffers are full of regions whose writes fail. The caller should not wait.
     #[error("the device fails, and the buffers are full")]
     Failing,
-    /// So many regions are retired that the store takes nothing until one of them can be written again.
+    /// So many regions are retired that the store refuses items until one of them can be written again.
     #[error("too few writable regions are left")]
     WornOut,
 }
@@ -136,11 +136,11 @@ pub enum Refusal {
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing: there was nothing to do.
+    /// There was nothing to do.
     Idle,
-    /// A region went to flash, or failed to.
+    /// A region was flushed, or its write failed.
     Flushed,
-    /// A region was reclaimed, or trimmed after all was cleared.
+    /// A region was reclaimed, or trimmed after a clear.
     Reclaimed,
     /// A retired region was tested.
     Tested,
@@ -165,7 +165,7 @@ impl RegionStore {
         Ok(store)
     }
 
-    /// A store that knows of no region yet, clean or not, without a journal.
+    /// A store without regions, clean or used, and without a journal.
     pub(super) fn assemble(
         device: Arc<dyn Device>,
         clock: Arc<dyn Clock>,
@@ -177,7 +177,7 @@ impl RegionStore {
         let points = points(&config, &*device);
         let policy = policy::build(&config, &layout);
         let needs = policy.needs();
-        // A reclaim that must not lose an item counts on the reserve for itself.
+        // A reclaim that must not lose an item needs the whole reserve for itself.
         let reclaims_at_once = if needs.items { 1 } else { usize::MAX };
         Ok(Self {
             supply: Arc::new(Supply::new(
@@ -209,10 +209,10 @@ impl RegionStore {
         })
     }
 
-    /// Copies an item into an open region. It is found by readers once it is [committed](Self::commit).
+    /// Copies an item into an open region. Readers find it after its [commit](Self::commit).
     ///
     /// # Errors
-    /// A [`Refusal`]; nothing has happened then, except that a region too full for this item is closed.
+    /// A [`Refusal`]. The store is then unchanged, except that a region without enough space for this item is closed.
     pub fn stage(&self, item: &FlashItem<'_>) -> Result<Staged, Refusal> {
         let staged = self.units(item).and_then(|units| {
             let placing = self.placing(units);
@@ -231,7 +231,7 @@ impl RegionStore {
         self.policy.lock().arrival(SizeHint::of_units(units).units())
     }
 
-    /// Units that the item's entry takes.
+    /// The units of the item's entry.
     fn units(&self, item: &FlashItem<'_>) -> Result<u32, Refusal> {
         let payload_bytes = item.key.len() + item.value_len();
         if payload_bytes > self.max_item_bytes() || item.key.len() > MAX_KEY_BYTES {
@@ -255,7 +255,7 @@ impl RegionStore {
         Ok(self.fill(item, placing, reservation))
     }
 
-    /// The same at any point whose open region has room, for an item that must not be lost.
+    /// Stages an item at any point whose open region has space, for an item that must not be lost.
     pub(super) fn stage_beside(&self, item: &FlashItem<'_>, placing: Placing) -> Option<Staged> {
         let units = self.units(item).ok()?;
         let fit = |point: &Point| {
@@ -271,7 +271,7 @@ impl RegionStore {
         Staged { reservation, placing, hash: item.hash, payload_bytes: item.key.len() + item.value_len() }
     }
 
-    /// The insertion point of a level: there may be fewer.
+    /// The insertion point of a level, limited to the last one.
     fn point(&self, placing: Placing) -> InsertionPoint {
         InsertionPoint(placing.level).min(self.last_point())
     }
@@ -299,7 +299,7 @@ impl RegionStore {
         Ok(reservation.expect("an item that is not too large fits an empty region"))
     }
 
-    /// Why there is no region or no buffer.
+    /// The reason why there is no free region or buffer.
     fn why_full(&self) -> Refusal {
         match () {
             () if self.is_worn_out() => Refusal::WornOut,
@@ -308,8 +308,8 @@ impl RegionStore {
         }
     }
 
-    /// Whether new items wait: while a reclaim that must not lose an item lives on the reserve, they would take the room
-    /// that it counts on.
+    /// Whether new items must wait: while reclaims that must not lose an item use the reserve, new items would take the space that they
+    /// need.
     fn is_held_back(&self) -> bool {
         self.needs.items && self.supply.is_below_reserve()
     }
@@ -326,7 +326,7 @@ impl RegionStore {
         Ok(buffer)
     }
 
-    /// Makes a staged item the one that readers find. Called under the key's lock.
+    /// Makes a staged item visible to readers. Called under the key's lock.
     pub fn commit(&self, staged: Staged) {
         let Staged { reservation, placing, hash, payload_bytes } = staged;
         let item = self.found(&reservation);
@@ -346,7 +346,7 @@ impl RegionStore {
         Counters::add(&self.counters.inserted_bytes, payload_bytes);
     }
 
-    /// Puts an item into the index, in place of the one that is answered.
+    /// Inserts an item into the index. Returns the item that it replaced.
     fn put_in(
         &self,
         hash: KeyHash,
@@ -365,7 +365,7 @@ impl RegionStore {
         Some(before)
     }
 
-    /// Takes an item out of the index, with the policy's knowledge.
+    /// Removes an item from the index and notifies the policy.
     pub(super) fn take_out(&self, remove: impl FnOnce(&Index) -> Option<Found>) -> Option<Found> {
         if !self.needs.items {
             return remove(&self.index);
@@ -382,34 +382,35 @@ impl RegionStore {
         Resident { region, rank: found.rank, hits: found.hits, units: found.size.units() }
     }
 
-    /// Gives the space of a staged item up. It stays in its region, dead.
+    /// Abandons a staged item. Its bytes stay in the region as dead space.
     pub fn abandon(&self, staged: Staged) {
         Counters::one(&self.counters.abandoned);
         drop(staged);
     }
 
-    /// What the index will say of a reservation.
+    /// The index record of a reservation.
     pub(super) fn found(&self, reservation: &Reservation) -> Found {
         let address = self.layout.address(reservation.buffer().region, reservation.unit);
         Found { address, size: SizeHint::of_units(reservation.units), hits: 0, rank: Rank::NONE }
     }
 
-    /// Whether the store may hold an item of this hash. `false` is certain.
+    /// Whether the store may hold an item with this hash. `false` is certain.
     #[must_use]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.index.get(hash).is_some()
     }
 
-    /// Whether an item that does not need a new region, or that can have one, would be taken now.
+    /// Whether an item that needs no new region, or that can have one, would be accepted now.
     #[must_use]
     pub fn ready(&self) -> bool {
-        // With several insertion points, the next item may need any of them. While each has its region, they may hold all buffers but the
-        // reserve, and none becomes free before an item closes a region: that must not wait for a buffer.
+        // With several insertion points, the next item may need any of them. If each has an open region, they may hold all buffers but
+        // the reserve, and none becomes free before an item closes a region: such an item must not wait for a buffer.
         let is_open = |point: &Point| point.open.lock().is_some();
         !self.is_held_back() && (self.supply.has(Claim::New) || self.points.iter().all(is_open))
     }
 
-    /// Waits until the store is [`ready`](Self::ready), or will not be soon: the next [`stage`](Self::stage) says which.
+    /// Waits until the store is [`ready`](Self::ready), or until it cannot become ready soon: the next [`stage`](Self::stage) then
+    /// returns the reason.
     pub async fn wait_ready(&self) {
         let is_over = || self.ready() || self.is_worn_out() || self.supply.is_failing();
         while !is_over() {
@@ -445,7 +446,7 @@ impl RegionStore {
         space / self.layout.unit_bytes as usize * self.layout.unit_bytes as usize - entry::HEADER_BYTES
     }
 
-    /// Bytes of regions, and those of the ones in service that are not clean.
+    /// Bytes of the regions in service, and of those among them that are not clean.
     #[must_use]
     pub fn room_bytes(&self) -> (u64, u64) {
         let (in_service, clean) = (self.supply.in_service() as u64, self.supply.clean() as u64);
@@ -453,49 +454,49 @@ impl RegionStore {
         (self.regions.len() as u64 * region_bytes, in_service.saturating_sub(clean) * region_bytes)
     }
 
-    /// Regions out of service, because their writes failed.
+    /// Regions out of service because their writes failed.
     #[must_use]
     pub fn retired_regions(&self) -> usize {
         self.regions.len() - self.supply.in_service()
     }
 
-    /// What failed writes say of the device.
+    /// The state of the device, derived from failed writes.
     pub(crate) fn troubles(&self) -> WriteHealth {
         self.supply.troubles()
     }
 
-    /// Items that readers find.
+    /// Number of items that readers can find.
     #[must_use]
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether there is nothing to find.
+    /// Whether the store holds no item.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where regions are on the device.
+    /// The location of regions on the device.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Regions that are clean now.
+    /// Number of clean regions.
     #[must_use]
     pub fn clean_regions(&self) -> usize {
         self.supply.clean()
     }
 
-    /// Counts so far.
+    /// Counters since the store was created or restored.
     #[must_use]
     pub fn stats(&self) -> RegionStats {
         let deeds = self.policy.lock().deeds();
         let counted = self.counters.read();
         RegionStats {
             items: self.len() as u64,
-            // An item may be settled before it is counted.
+            // An item may be settled before its insert is counted.
             waiting_bytes: counted.inserted_bytes.saturating_sub(counted.settled_bytes),
             raises: deeds.raises,
             regions_deferred: deeds.deferrals,
@@ -505,7 +506,7 @@ impl RegionStore {
         }
     }
 
-    /// Memory taken.
+    /// Memory of the store.
     #[must_use]
     pub fn memory(&self) -> Memory {
         Memory {
@@ -517,7 +518,7 @@ impl RegionStore {
     }
 }
 
-/// The insertion points, each with the placement handle of its consumer.
+/// The insertion points with their placement handles.
 fn points(config: &RegionConfig, device: &dyn Device) -> Box<[Point]> {
     let mut before = None;
     let point = |number| {
@@ -532,7 +533,7 @@ fn points(config: &RegionConfig, device: &dyn Device) -> Box<[Point]> {
     (0..config.points()).map(point).collect()
 }
 
-/// Clean regions and buffers kept for reinsertion alone.
+/// Number of clean regions and buffers reserved for reinsertion.
 pub(super) fn reserve(config: &RegionConfig) -> usize {
     usize::from(config.reinsertion != Reinsertion::Never || config.order.protects_items())
 }

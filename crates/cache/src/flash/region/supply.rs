@@ -1,4 +1,4 @@
-//! The stock of clean regions and buffers: insertion points take them, and flush and reclaim return them.
+//! The supply of clean regions and buffers: insertion points take them; flush and reclaim return them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::flash::outage::{Outage, TestPlan, Verdict};
 /// The purpose for which a region is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// An item that comes in.
+    /// A new item.
     New,
-    /// An item on its way out of a region that is being reclaimed. It may take the reserve: without it, reclaim would
-    /// wait for what only reclaim provides.
+    /// Reinsertion of an item from a region that is being reclaimed. It may take the reserve: only a reclaim produces clean regions, so a
+    /// reclaim must not wait for one.
     Reinserted,
 }
 
-/// See the module. Shared by the store and its buffers, which find their own way back.
+/// See the module. The store and its buffers share it; a dropped buffer returns its memory here.
 pub(crate) struct Supply {
     stock: Mutex<Stock>,
-    /// Notified when a region or buffer that an insertion may wait for is returned.
+    /// Notified when a region or a buffer is returned for which an insertion may be waiting.
     pub(crate) came_back: Event,
-    /// There is something for [`super::RegionStore::step`] to do.
+    /// Notified when [`super::RegionStore::step`] has work.
     pub(crate) work: Event,
     region_bytes: usize,
     /// Whether reinsertions used the reserve of regions and no reclaim has refilled it. Kept beside the stock because every insertion reads
@@ -38,16 +38,16 @@ pub(crate) struct Supply {
 
 struct Stock {
     clean: VecDeque<RegionId>,
-    /// Empty regions that are yet to be trimmed.
+    /// Empty regions that must be trimmed before they are clean.
     untrimmed: VecDeque<RegionId>,
-    /// Regions that requests in flight are changing.
+    /// Regions with writes or trims in flight.
     changing: HashMap<RegionId, Changing>,
-    /// Full regions, oldest first, whose writers are all done.
+    /// Full regions without pending reservations, oldest first.
     sealed: VecDeque<Flush>,
-    /// What failed writes say of the device.
+    /// The state of the device, derived from failed writes.
     outage: Outage,
     spare: Vec<IoBuffer>,
-    /// Buffers that may still be allocated.
+    /// Number of buffers that may still be allocated.
     unallocated: usize,
     /// Clean regions and buffers that only reinsertions may take.
     reserve: usize,
@@ -55,9 +55,9 @@ struct Stock {
     reclaiming: usize,
     /// Regions that may be reclaimed concurrently.
     most_reclaiming: usize,
-    /// Regions being flushed now,
+    /// Regions being flushed now.
     flushing: usize,
-    /// and those of them whose last write failed.
+    /// Regions being flushed now whose last write failed.
     flushing_again: usize,
     /// Regions that are not retired.
     in_service: usize,
@@ -65,7 +65,7 @@ struct Stock {
     retired: Vec<(RegionId, TestPlan)>,
 }
 
-/// What a store's health is made of.
+/// The write errors in a store's health report.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriteHealth {
     /// Whether writes fail, so that new items are refused.
@@ -76,12 +76,12 @@ pub(crate) struct WriteHealth {
     pub(crate) last_error: Option<String>,
 }
 
-/// What the device is doing to a region.
+/// A region with requests in flight that change it.
 #[derive(Default)]
 struct Changing {
     /// Requests in flight.
     requests: usize,
-    /// Whether the region is clean when they have ended.
+    /// Whether the region becomes clean when these requests complete.
     is_given: bool,
 }
 
@@ -118,7 +118,7 @@ impl Supply {
         }
     }
 
-    /// A clean region and a buffer for it, or neither.
+    /// Takes a clean region and a buffer for it. `None` if either is missing.
     pub(crate) fn take(&self, claim: Claim) -> Option<(RegionId, IoBuffer)> {
         let mut stock = self.stock.lock();
         if !stock.has(claim) {
@@ -135,12 +135,12 @@ impl Supply {
         Some((region, spare.unwrap_or_else(|| IoBuffer::zeroed(self.region_bytes))))
     }
 
-    /// Whether [`take`](Self::take) would answer.
+    /// Whether [`take`](Self::take) would return a region.
     pub(crate) fn has(&self, claim: Claim) -> bool {
         self.stock.lock().has(claim)
     }
 
-    /// A region is clean (again): now, or as soon as nothing changes it any more.
+    /// Returns a region to the clean ones, immediately or when its last request in flight completes.
     pub(crate) fn give_region(&self, region: RegionId) {
         let mut stock = self.stock.lock();
         if let Some(changing) = stock.changing.get_mut(&region) {
@@ -153,8 +153,8 @@ impl Supply {
         self.came_back.notify(usize::MAX);
     }
 
-    /// The two ends of a request that changes a region. The region is not clean before the request completes: the device executes a
-    /// submitted request even if its task is dropped, in any order, and would otherwise overwrite the next content of the region.
+    /// A completion and its receiver for a request that changes a region. The region is not clean before the request completes: the
+    /// device executes a submitted request even if its task is dropped, and would otherwise overwrite the next content of the region.
     pub(crate) fn begin_change(self: &Arc<Self>, region: RegionId) -> (Completion, Pending) {
         self.stock.lock().changing.entry(region).or_default().requests += 1;
         let (told, pending) = Completion::pair();
@@ -187,7 +187,7 @@ impl Supply {
         !self.stock.lock().changing.is_empty()
     }
 
-    /// A region will be clean once it has been trimmed.
+    /// Queues an empty region for its trim, after which it is clean.
     pub(crate) fn give_untrimmed(&self, region: RegionId) {
         self.stock.lock().untrimmed.push_back(region);
         self.work.notify(usize::MAX);
@@ -207,12 +207,12 @@ impl Supply {
         self.below_reserve.store(stock.clean.len() < stock.reserve, Ordering::Relaxed);
     }
 
-    /// Whether reinsertions are living on the reserve.
+    /// Whether reinsertions have used the reserve.
     pub(crate) fn is_below_reserve(&self) -> bool {
         self.below_reserve.load(Ordering::Relaxed)
     }
 
-    /// A region is out of service until a [test](Self::next_test) of it succeeds.
+    /// Takes a region out of service until a [test](Self::next_test) of it succeeds.
     pub(crate) fn retire_region(&self, region: RegionId, plan: TestPlan) {
         let mut stock = self.stock.lock();
         stock.in_service -= 1;
@@ -229,18 +229,18 @@ impl Supply {
         Some(stock.retired.swap_remove(at))
     }
 
-    /// The test of a retired region failed or was dropped.
+    /// Returns a retired region to the list after its test failed or was dropped.
     pub(crate) fn put_back_retired(&self, region: RegionId, plan: TestPlan) {
         self.stock.lock().retired.push((region, plan));
     }
 
-    /// A retired region was written again: it is clean.
+    /// Returns a retired region to service as clean, after its test write succeeded.
     pub(crate) fn return_to_service(&self, region: RegionId) {
         self.stock.lock().in_service += 1;
         self.give_region(region);
     }
 
-    /// Counts a region that was written. At the end of an outage, the pauses of all failed regions end too.
+    /// Counts a successful region write. If it ends an outage, the pauses of all failed regions end too.
     pub(crate) fn write_succeeded(&self) {
         let mut stock = self.stock.lock();
         if stock.outage.succeeded() {
@@ -248,7 +248,7 @@ impl Supply {
         }
     }
 
-    /// Counts a region write that failed, and decides what happens to the region.
+    /// Counts a failed region write and decides whether the region is retried.
     pub(crate) fn write_failed(&self, flush: &mut Flush, error: String, now_ns: u64) -> Verdict {
         let verdict = self.stock.lock().outage.failed(&mut flush.failures, error, now_ns);
         if let Verdict::ReinsertionPoint { due_ns, .. } = verdict {
@@ -257,7 +257,7 @@ impl Supply {
         verdict
     }
 
-    /// Whether all buffers in the queue depend on the retry of a failed write. New items do not wait for that.
+    /// Whether every sealed region waits for the retry of a failed write. New items do not wait for that.
     pub(crate) fn is_failing(&self) -> bool {
         self.stock.lock().is_failing()
     }
@@ -273,7 +273,7 @@ impl Supply {
         }
     }
 
-    /// When the next pause ends or the next test is due, if that is why there is nothing to do.
+    /// The time of the next retry or test, if any is pending.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         let stock = self.stock.lock();
         let pauses = |flush: &&Flush| flush.failures.is_some() || stock.outage.is_on();
@@ -282,8 +282,8 @@ impl Supply {
         retry.chain(stock.retired.iter().map(|(_, plan)| plan.due_ns)).min()
     }
 
-    /// Returns a buffer to the stock. `None` if the device still uses it: it is freed when the request completes, and a new one may be
-    /// allocated in its place.
+    /// Returns a buffer. `None` if a request in flight still uses it: the buffer is freed when the request completes, and a new one may
+    /// be allocated instead.
     pub(crate) fn give_buffer(&self, buffer: Option<IoBuffer>) {
         let mut stock = self.stock.lock();
         match buffer {
@@ -294,31 +294,31 @@ impl Supply {
         self.came_back.notify(usize::MAX);
     }
 
-    /// A region is full and complete: to be flushed.
+    /// Queues a full region without pending reservations for its flush.
     pub(crate) fn seal(&self, buffer: Arc<RegionBuffer>) {
         self.stock.lock().sealed.push_back(Flush::new(buffer));
         self.work.notify(usize::MAX);
     }
 
-    /// A flush was interrupted. Others come first, since its transfer may take long.
+    /// Queues an interrupted flush again, behind the others: its transfer may take long.
     pub(crate) fn put_back(&self, flush: Flush) {
         self.stock.lock().sealed.push_back(flush);
         self.work.notify(usize::MAX);
     }
 
-    /// The next region to flush, none while writes pause. The caller reports the [end of the flush](Self::flush_ended).
+    /// The next region to flush; `None` while writes pause. The caller must call [`flush_ended`](Self::flush_ended).
     pub(crate) fn next_sealed(&self, now_ns: u64) -> Option<Flush> {
         let mut stock = self.stock.lock();
         let at = stock.due(now_ns)?;
         stock.take_sealed(at)
     }
 
-    /// The same, however long it is to pause: for a store that is closed.
+    /// As [`next_sealed`](Self::next_sealed), but ignores pauses: for a store that is being closed.
     pub(crate) fn next_sealed_or_paused(&self) -> Option<Flush> {
         self.stock.lock().take_sealed(0)
     }
 
-    /// A flush ended, well or badly; whether its last write had failed before.
+    /// Ends a flush, successful or not. `had_failed`: the region's previous write had failed.
     pub(crate) fn flush_ended(&self, had_failed: bool) {
         let mut stock = self.stock.lock();
         stock.flushing -= 1;
@@ -327,7 +327,7 @@ impl Supply {
         self.came_back.notify(usize::MAX);
     }
 
-    /// Whether a task flushes a region, whose buffer will then become free.
+    /// Whether a flush is running, which will free a buffer.
     pub(crate) fn is_flushing(&self) -> bool {
         self.stock.lock().flushing > 0
     }
@@ -342,12 +342,12 @@ impl Supply {
         self.stock.lock().retired.iter().any(|(_, plan)| plan.due_ns <= now_ns)
     }
 
-    /// Whether fewer regions than `target` are clean or about to be, and another may be reclaimed.
+    /// Whether fewer than `target` regions are clean or about to be clean, and another reclaim may start.
     pub(crate) fn needs_reclaim(&self, target: usize) -> bool {
         self.stock.lock().needs_reclaim(target)
     }
 
-    /// As [`needs_reclaim`](Self::needs_reclaim). The caller counts as reclaiming a region until it drops the result.
+    /// Starts a reclaim if [`needs_reclaim`](Self::needs_reclaim) holds. The reclaim counts as running until the result is dropped.
     pub(crate) fn start_reclaim(&self, target: usize) -> Option<Reclaiming<'_>> {
         let mut stock = self.stock.lock();
         let needed = stock.needs_reclaim(target);
@@ -365,7 +365,7 @@ impl Supply {
         self.stock.lock().clean.len()
     }
 
-    /// Forgets what is sealed: the end of the store. Sealed buffers hold the supply that holds them.
+    /// Drops the sealed regions when the store ends: their buffers hold references to this supply, a cycle.
     pub(crate) fn close(&self) {
         let sealed = std::mem::take(&mut self.stock.lock().sealed);
         drop(sealed);
@@ -378,13 +378,13 @@ pub(crate) struct Reclaiming<'a>(&'a Supply);
 impl Drop for Reclaiming<'_> {
     fn drop(&mut self) {
         self.0.stock.lock().reclaiming -= 1;
-        // Other tasks may have been refused because of this one, or must replace it if it was dropped.
+        // Other tasks may have been refused because of this reclaim, or must start another if it was dropped.
         self.0.work.notify(usize::MAX);
     }
 }
 
 impl Stock {
-    /// The first sealed region that does not pause.
+    /// The first sealed region whose pause is over.
     fn due(&self, now_ns: u64) -> Option<usize> {
         let due = || self.sealed.iter().position(|flush| flush.due_ns <= now_ns);
         if self.outage.pauses(now_ns) { None } else { due() }

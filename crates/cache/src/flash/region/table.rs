@@ -1,8 +1,7 @@
 //! The table at the end of a region: its items, without their values.
 //!
-//! Reclaim and recovery need hashes and locations, not values. A table of 16 bytes per entry at the end of the region saves reading the
-//! other
-//! 99.9 %.
+//! Reclaim and recovery need hashes and locations, not values. The table takes 16 bytes per entry, so reading it instead of the region
+//! saves 99.9 % of the bytes.
 //!
 //! ```text
 //!             record, 16 bytes an entry, in the order of the entries
@@ -14,8 +13,8 @@
 //! trailer  0       8        12       16      24         32      36       40
 //!          | magic | format | count  | store | sequence | units | crc32c |
 //! ```
-//! Entries follow each other without gaps, so an entry begins where the lengths before it end. The checksum covers the
-//! records and the trailer before it.
+//! Entries follow each other without gaps, so each entry's offset is the sum of the lengths before it. The checksum covers the records
+//! and the preceding fields of the trailer.
 
 use crate::KeyHash;
 
@@ -27,25 +26,25 @@ const STORE: usize = COUNT + 4;
 const SEQUENCE: usize = STORE + 8;
 const UNITS: usize = SEQUENCE + 8;
 const CRC: usize = UNITS + 4;
-/// Bytes behind the records.
+/// Size of the trailer.
 pub(crate) const TRAILER_BYTES: usize = CRC + 4;
-/// Bytes an entry.
+/// Size of a record.
 pub(crate) const RECORD_BYTES: usize = 16;
 
 const MAGIC_VALUE: [u8; 8] = *b"FWregion";
 const FORMAT_VALUE: u32 = 1;
 const DEAD: u32 = 1 << 31;
 
-/// Bytes the table of `count` entries takes.
+/// Size of the table of `count` entries.
 pub(crate) fn table_bytes(count: usize) -> usize {
     count * RECORD_BYTES + TRAILER_BYTES
 }
 
-/// What the table says of an entry.
+/// The table's record of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub hash: KeyHash,
-    /// Where the entry begins in its region. Not stored.
+    /// The entry's offset in its region. Computed, not stored.
     pub unit: u32,
     pub units: u32,
     pub expiry_seconds: u32,
@@ -53,14 +52,14 @@ pub(crate) struct Record {
     pub live: bool,
 }
 
-/// The store and filling to which a table must belong.
+/// Identifies the store and the content of a region to which a table must belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filling {
     pub store: u64,
     pub sequence: u64,
 }
 
-/// The reason why a table is refused.
+/// Why a table is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TableDamage {
     #[error("its checksum does not match")]
@@ -107,7 +106,7 @@ pub(crate) fn decode(bytes: &[u8], count: usize, filling: Filling) -> Result<Vec
     if crc32c(&table[..table.len() - 4]) != u32_at(trailer, CRC) {
         return Err(TableDamage::Checksum);
     }
-    // An intact table of an earlier filling is what a lost write leaves behind.
+    // A lost write leaves the intact table of an earlier filling.
     if u64_at(trailer, STORE) != filling.store || u64_at(trailer, SEQUENCE) != filling.sequence {
         return Err(TableDamage::Foreign);
     }
@@ -121,13 +120,13 @@ pub(crate) fn decode(bytes: &[u8], count: usize, filling: Filling) -> Result<Vec
             expiry_seconds: u32_at(bytes, 12),
             live: length & DEAD == 0,
         };
-        // Lengths that only add up beyond 2^32 would be places outside of the region.
+        // A sum of lengths that overflows would give offsets outside the region.
         unit = unit.checked_add(record.units).ok_or(TableDamage::Inconsistent)?;
         Ok(record)
     };
     let records = table[..count * RECORD_BYTES].chunks_exact(RECORD_BYTES);
     let records = records.map(&mut record).collect::<Result<Vec<_>, _>>()?;
-    // The checksum verifies the content; these two verify that the writer had the same layout.
+    // The checksum verifies the content; these checks verify that the writer used the same layout.
     if u32_at(trailer, COUNT) as usize != count || u32_at(trailer, UNITS) != unit {
         return Err(TableDamage::Inconsistent);
     }

@@ -1,4 +1,4 @@
-//! An emptied region on its way to the clean ones: it is trimmed first, if trims are enabled.
+//! The trim of an emptied region, if trims are enabled, before the region is clean.
 
 use device::Request;
 
@@ -9,8 +9,8 @@ use super::stats::Counters;
 use super::store::{Content, RegionStore};
 
 impl RegionStore {
-    /// Marks the content of a region as dead. Readers that still refer to it learn this before it is overwritten: by the trim or by the
-    /// next filling.
+    /// Marks the content of a region as dead. Readers with an older address detect this before the trim or the next filling overwrites
+    /// it.
     pub(super) fn give_up(&self, region: RegionId) {
         *self.region(region).content.lock() = Content::Clean;
         if self.config.trim {

@@ -9,7 +9,7 @@ use super::store::{Content, Progress, Region, RegionStore, reserve};
 const WAKE_AGAIN_NS: u64 = 10_000_000;
 
 impl RegionStore {
-    /// Does one piece of background work, the most urgent first: flushes a sealed region, reclaims one, or tests a retired one.
+    /// Does the most urgent piece of background work: flushes a sealed region, reclaims one, or tests a retired one.
     ///
     /// If the future is dropped, a later step continues the flush or repeats the reclaim. Its submitted requests complete anyway, and the
     /// region is not filled before that.
@@ -35,9 +35,9 @@ impl RegionStore {
         if self.test_retired(waiting).await { Progress::Tested } else { Progress::Idle }
     }
 
-    /// Wakes [`wait_work`](Self::wait_work) if a pause has ended or a test is due. How many nanoseconds until the next one ends.
+    /// Wakes [`wait_work`](Self::wait_work) if a pause has ended or a test is due. Returns the nanoseconds until the next of them.
     ///
-    /// The store has no timer of its own: this is called at least that often.
+    /// The store has no timer of its own: the caller must repeat the call within that time.
     pub(crate) fn wake_if_due(&self, now_ns: u64) -> Option<u64> {
         let due_ns = self.supply.next_due_ns()?;
         if due_ns <= now_ns {
@@ -46,7 +46,7 @@ impl RegionStore {
         Some(due_ns.saturating_sub(now_ns).max(WAKE_AGAIN_NS))
     }
 
-    /// Waits until there is something for [`step`](Self::step) to do.
+    /// Waits until [`step`](Self::step) has work.
     pub async fn wait_work(&self) {
         while !self.has_work() {
             let work = self.supply.work.listen();
@@ -73,8 +73,8 @@ impl RegionStore {
     /// Closes the open regions and writes everything in memory. Requests in flight of dropped steps complete too: otherwise they could
     /// overwrite data of the next store.
     ///
-    /// For a clean shutdown: a region that cannot be written now is lost. The device is not flushed. Items staged but not committed are not
-    /// waited for.
+    /// For a clean shutdown: a region that cannot be written now is lost. The device is not flushed. Does not wait for items that are
+    /// staged but not committed.
     pub async fn drain(&self, waiting: Waiting) {
         self.destroy_all(waiting).await;
         self.close_regions();
@@ -91,14 +91,14 @@ impl RegionStore {
         }
     }
 
-    /// Waits until every item that is committed now is on flash, or lost. The open regions are written as they are. Another task must be
-    /// stepping.
+    /// Waits until every item committed before the call is on flash or lost. Writes the open regions as they are. Another task must call
+    /// `step` concurrently.
     pub async fn settle(&self) {
         let filling = |region: &Region| match &*region.content.lock() {
             Content::Buffered(buffer) => Some(buffer.filling),
             _ => None,
         };
-        // Who is waited for first, then the closing: a region that was opened in between would be waited for and stay open.
+        // Listed before they are closed: a region opened in between would be listed and stay open.
         let in_memory: Vec<_> =
             self.regions.iter().filter_map(|region| Some((region, filling(region)?))).collect();
         self.close_regions();
@@ -114,7 +114,7 @@ impl RegionStore {
         self.destroy_all(Waiting::Task).await;
     }
 
-    /// No region that is open takes any more: all go to flash.
+    /// Closes the open regions, so that all of them are flushed.
     pub(super) fn close_regions(&self) {
         for point in &self.points {
             if let Some(buffer) = point.open.lock().take() {

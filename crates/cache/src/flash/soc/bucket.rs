@@ -15,23 +15,23 @@
 //!      +-------------+----------+-----------+-------+---------+-- ··· --+-- ··· --+
 //! ```
 //!
-//! All numbers are little-endian. The checksum is CRC-32C (every burst of up to 32 bits is found) of everything
-//! from `format` to the last used byte, mixed with the bucket's number; bytes beyond `used` mean nothing.
+//! All numbers are little-endian. The checksum is CRC-32C (it detects every burst of up to 32 bits) of the bytes from `format` to the
+//! last used byte, mixed with the bucket's number. Bytes beyond `used` are ignored.
 //!
-//! An entry keeps 32 bits of its key's hash. They spare comparing keys, and they are all that the bucket's filter is
-//! made of, so a filter is rebuilt without hashing a key again.
+//! An entry stores 32 bits of its key's hash. They avoid most key comparisons, and the bucket's filter is built from them alone, so a
+//! filter is rebuilt without hashing keys.
 
 use std::ops::Range;
 
 use crate::KeyHash;
 
-/// Bytes in front of the entries.
+/// Size of the header.
 pub const HEADER_BYTES: usize = GENERATION + 8;
-/// Bytes an entry takes beside its key and value.
+/// Overhead of an entry in addition to its key and value.
 pub const ENTRY_BYTES: usize = ENTRY_KEY_LEN + 1;
 /// Smallest and largest bucket: `used` counts up to 65,535 and the smallest device block is 512.
 pub const BUCKET_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
-/// Longest key an entry can name.
+/// Longest key of an entry.
 pub const MAX_KEY_BYTES: usize = u8::MAX as usize;
 
 const FORMAT: u16 = 0xB501;
@@ -47,8 +47,8 @@ const ENTRY_VALUE_LEN: usize = ENTRY_EXPIRY + 4;
 const ENTRY_TAG: usize = ENTRY_VALUE_LEN + 2;
 const ENTRY_KEY_LEN: usize = ENTRY_TAG + 2;
 
-/// The 32 bits of a key's hash that a bucket and its filter keep. They are independent of the bits that choose the
-/// bucket, else all keys of a bucket would look alike.
+/// The 32 bits of a key's hash that a bucket and its filter store. They are independent of the bits that select the bucket; otherwise all
+/// keys of a bucket would look alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub u32);
 
@@ -67,20 +67,20 @@ pub struct BucketId(pub u32);
 /// The generation and number that a bucket must have to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The store, and its life since it was last emptied. A bucket of another generation is empty, not corrupt.
+    /// Identifies the store and the period since it was last emptied. A bucket of another generation is empty, not corrupt.
     pub generation: u64,
-    /// The bucket's number: a bucket that a device wrote to, or read from, the wrong place is found out.
+    /// The bucket's number. It reveals a bucket that the device wrote to, or read from, the wrong place.
     pub id: BucketId,
 }
 
 /// Why a bucket's content cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {
-    /// Whole and ours, but of an earlier generation: the last write to this place never arrived.
+    /// Valid, but of an earlier generation: the device lost the last write to this place.
     Stale,
-    /// The checksum does not hold.
+    /// The checksum does not match.
     Checksum,
-    /// The checksum holds, yet the content is not a bucket of this format: written by something else.
+    /// The checksum matches, but the content is not a bucket of this format: another program wrote it.
     Malformed,
 }
 
@@ -91,7 +91,7 @@ pub struct Bucket<'a>(&'a [u8]);
 /// One item in a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Of its key's hash.
+    /// Fingerprint of the key.
     pub fingerprint: Fingerprint,
     /// Unix second at which it expires; 0 is never.
     pub expiry_seconds: u32,
@@ -101,7 +101,7 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// Where in the bucket the entry starts.
+    /// Offset of the entry in the bucket.
     start: usize,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Bucket<'a> {
     /// See [`Unusable`].
     pub fn open(bytes: &'a [u8], identity: Identity) -> Result<Self, Unusable> {
         let bucket = Self(bytes);
-        // The length itself is covered by the checksum, so one that reaches outside cannot be from a sealed bucket.
+        // The checksum covers the length, so a length out of range cannot come from a sealed bucket.
         if bucket.end() > bytes.len() || bucket.checksum(identity.id) != u32_at(bytes, CHECKSUM) {
             return Err(Unusable::Checksum);
         }
@@ -123,11 +123,11 @@ impl<'a> Bucket<'a> {
         if u64_at(bytes, GENERATION) != identity.generation {
             return Err(Unusable::Stale);
         }
-        // Everything below slices by the entries' own lengths; one that lies must not become a panic.
+        // The code below slices by the entries' own lengths: a wrong length must not cause a panic.
         if bucket.well_formed() { Ok(bucket) } else { Err(Unusable::Malformed) }
     }
 
-    /// A bucket that this program has just sealed.
+    /// A bucket that this process has just sealed.
     #[must_use]
     pub fn sealed_here(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -184,13 +184,13 @@ impl<'a> Bucket<'a> {
 }
 
 impl Entry<'_> {
-    /// Where in the bucket the value lies.
+    /// Range of the value in the bucket.
     #[must_use]
     pub fn value_range(&self) -> Range<usize> {
         self.end() - self.value.len()..self.end()
     }
 
-    /// Whether the item may no longer be returned at `now_seconds`.
+    /// Whether the item has expired at `now_seconds`.
     #[must_use]
     pub fn expired(&self, now_seconds: u32) -> bool {
         expired(self.expiry_seconds, now_seconds)
@@ -201,7 +201,7 @@ impl Entry<'_> {
     }
 }
 
-/// Whether an item that expires at `expiry_seconds` (0: never) has done so.
+/// Whether `expiry_seconds` (0: never) has passed.
 #[must_use]
 pub fn expired(expiry_seconds: u32, now_seconds: u32) -> bool {
     expiry_seconds != 0 && expiry_seconds <= now_seconds
@@ -213,7 +213,7 @@ pub fn entry_bytes(key_bytes: usize, value_bytes: usize) -> usize {
     ENTRY_BYTES + key_bytes + value_bytes
 }
 
-/// Whether an item can be an entry of a bucket of `bucket_bytes` at all.
+/// Whether an item fits a bucket of `bucket_bytes`.
 #[must_use]
 pub fn fits(bucket_bytes: usize, key_bytes: usize, value_bytes: usize) -> bool {
     key_bytes <= MAX_KEY_BYTES
@@ -222,14 +222,14 @@ pub fn fits(bucket_bytes: usize, key_bytes: usize, value_bytes: usize) -> bool {
 }
 
 fn capacity(bucket_bytes: usize) -> usize {
-    // A 64 KiB bucket has a few bytes more than `used` can count; they could only hold an entry's tail anyway.
+    // A 64 KiB bucket has a few bytes more than `used` can count; no entry fits into them.
     (bucket_bytes - HEADER_BYTES).min(usize::from(u16::MAX))
 }
 
 /// An item to be put into a bucket.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEntry<'a> {
-    /// Of its key's hash.
+    /// Fingerprint of the key.
     pub fingerprint: Fingerprint,
     /// Unix second at which it expires; 0 is never.
     pub expiry_seconds: u32,
@@ -246,7 +246,7 @@ pub struct NewEntry<'a> {
 pub struct BucketMut<'a>(&'a mut [u8]);
 
 impl<'a> BucketMut<'a> {
-    /// Changes a bucket that [`Bucket::open`] found usable.
+    /// Wraps a bucket that [`Bucket::open`] accepted.
     #[must_use]
     pub fn verified(bytes: &'a mut [u8]) -> Self {
         Self(bytes)
@@ -261,7 +261,7 @@ impl<'a> BucketMut<'a> {
         Self(bytes)
     }
 
-    /// The content so far; verified or made here, so it needs no checksum to be read.
+    /// The current content. Verified or created here, so its checksum is not checked.
     #[must_use]
     pub fn view(&self) -> Bucket<'_> {
         Bucket(self.0)
@@ -288,7 +288,7 @@ impl<'a> BucketMut<'a> {
         self.retain(|entry| !entry.expired(now_seconds))
     }
 
-    /// Makes the bucket valid: it can be written.
+    /// Writes the checksum: the bucket is valid and can be written to the device.
     pub fn seal(self, id: BucketId) {
         let checksum = self.view().checksum(id);
         self.0[CHECKSUM..FORMAT_AT].copy_from_slice(&checksum.to_le_bytes());

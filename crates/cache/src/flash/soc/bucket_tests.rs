@@ -44,7 +44,7 @@ fn entries_are_read_back_in_order() {
     assert!(bucket.find(Fingerprint::of(KeyHash::of(b"first")), b"other").is_none());
 }
 
-/// A change of the format changes these bytes, and must change `FORMAT` with them.
+/// If the format changes, these bytes and `FORMAT` must change too.
 #[test]
 fn golden_bytes() {
     let hex: String = sample()[..HEADER_BYTES + 21 + 19].iter().map(|byte| format!("{byte:02x}")).collect();

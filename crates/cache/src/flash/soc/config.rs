@@ -1,4 +1,4 @@
-//! What a small-object cache is configured with, checked once.
+//! The configuration of a small-object cache, and its check.
 
 use device::Geometry;
 
@@ -8,17 +8,17 @@ use super::filter::MAX_BYTES_PER_BUCKET;
 /// Configuration of a [`Soc`](super::Soc).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocConfig {
-    /// Where on the device the buckets start; a multiple of the device's block.
+    /// Offset of the buckets on the device; a multiple of the device's block.
     pub offset_bytes: u64,
-    /// Bytes of the device for buckets. A rest smaller than a bucket is an error, not rounded away.
+    /// Bytes of the device for buckets; a multiple of the bucket size.
     pub soc_bytes: u64,
     /// Bytes of a bucket: a power of two, at least the device's block, 512 to 65,536.
     pub bucket_bytes: u32,
     /// Memory of a bucket's filter: a multiple of 8 up to 128; 0 is no filter.
     pub filter_bytes_per_bucket: u32,
-    /// Memory for items that wait for their bucket to be written. More of it settles more of them per write.
+    /// Memory for items that wait for the write of their bucket. With more memory, a write contains more of them.
     pub pending_limit_bytes: usize,
-    /// Largest device write, if the device takes it: how many neighbouring buckets are written in one.
+    /// Largest device write, if the device allows it: adjacent buckets are written together.
     pub max_write_bytes: u32,
     /// Device writes that one step keeps in flight.
     pub writes_in_flight: usize,
@@ -52,7 +52,7 @@ impl SocConfig {
     /// Checks the configuration against the device.
     ///
     /// # Errors
-    /// The first thing that does not fit, with the numbers.
+    /// The first invalid setting, with the numbers.
     pub fn check(&self, device: &Geometry) -> Result<(), SocConfigError> {
         use SocConfigError as E;
         let block_bytes = u64::from(device.block_bytes);
@@ -104,13 +104,13 @@ impl SocConfig {
         bucket::fits(self.bucket_bytes as usize, key_bytes, value_bytes)
     }
 
-    /// The largest sum of key and value that [`fits`](Self::fits), apart from the key's own limit.
+    /// The largest sum of key and value that [`fits`](Self::fits), regardless of the key's own limit.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
         (self.bucket_bytes as usize - HEADER_BYTES).min(usize::from(u16::MAX)) - ENTRY_BYTES
     }
 
-    /// Bytes a snapshot takes.
+    /// Size of a snapshot.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
         super::persist::snapshot_bytes(

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bucket::{BucketId, Fingerprint};
 
-/// Most bytes a bucket's filter may take: four bits of the fingerprint choose the word.
+/// Maximum size of a bucket's filter: four bits of the fingerprint select the word.
 pub const MAX_BYTES_PER_BUCKET: u32 = 128;
 
 const FILTER_BITS: u32 = 62;
@@ -27,8 +27,8 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Filters of empty buckets. `bytes_per_bucket` is a multiple of 8 up to [`MAX_BYTES_PER_BUCKET`]; 0 turns
-    /// filtering off, then every bucket may contain everything.
+    /// Filters of empty buckets. `bytes_per_bucket` is a multiple of 8 up to [`MAX_BYTES_PER_BUCKET`]; 0 disables filters, so that every
+    /// bucket may contain every key.
     #[must_use]
     pub fn new(buckets: u32, bytes_per_bucket: u32) -> Self {
         assert!(bytes_per_bucket.is_multiple_of(8) && bytes_per_bucket <= MAX_BYTES_PER_BUCKET);
@@ -37,7 +37,7 @@ impl Filters {
         Self { words, words_per_bucket }
     }
 
-    /// Whether the bucket may contain a key with this fingerprint: never "no" for one it was rebuilt with.
+    /// Whether the bucket may contain a key with this fingerprint. `false` is certain.
     #[must_use]
     pub fn may_contain(&self, bucket: BucketId, fingerprint: Fingerprint) -> bool {
         if self.words_per_bucket == 0 {
@@ -48,7 +48,7 @@ impl Filters {
         word & probes == probes
     }
 
-    /// Replaces the bucket's filter by one of exactly these keys.
+    /// Replaces the bucket's filter by one for exactly these keys.
     pub fn rebuild(&self, bucket: BucketId, fingerprints: &(impl Iterator<Item = Fingerprint> + Clone)) {
         for (index, word) in self.of(bucket).iter().enumerate() {
             let here = fingerprints.clone().filter(|&key| word_of(key, self.words_per_bucket) == index);
@@ -56,12 +56,12 @@ impl Filters {
         }
     }
 
-    /// The bucket contains nothing.
+    /// Sets the filter of an empty bucket.
     pub fn clear(&self, bucket: BucketId) {
         self.rebuild(bucket, &std::iter::empty());
     }
 
-    /// Memory the filters take.
+    /// Memory of the filters.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.words.len() * size_of::<u64>()
@@ -72,7 +72,7 @@ impl Filters {
         self.words.iter().map(|word| word.load(Ordering::Acquire))
     }
 
-    /// Takes up what [`words`](Self::words) gave, word by word.
+    /// Restores one word of a snapshot of [`words`](Self::words).
     pub fn restore_word(&self, index: usize, word: u64) {
         self.words[index].store(word, Ordering::Release);
     }

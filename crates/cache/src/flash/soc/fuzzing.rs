@@ -6,7 +6,7 @@ const ID: BucketId = BucketId(7);
 const GENERATION: u64 = 1;
 const BUCKET_BYTES: usize = 1024;
 
-/// A bucket with a right checksum is refused, or can be read, added to and sealed.
+/// A bucket with a correct checksum is rejected, or can be read, changed and sealed.
 pub(in crate::flash) fn check(content: &[u8]) {
     let Some((used, entries)) = content.split_first_chunk() else { return };
     let mut bytes = vec![0; BUCKET_BYTES];

@@ -1,4 +1,4 @@
-//! Failed writes whose content stays in memory until they are repeated.
+//! Failed writes whose content stays in memory until they are retried.
 //!
 //! A get finds the entries of such a write. No other write may change its buckets. While the device fails, at most two writes are held, and
 //! no further write starts.
@@ -11,7 +11,7 @@ use super::Soc;
 use super::landing::{Write, WriteInFlight};
 use crate::flash::Waiting;
 
-/// Writes that are held or in flight while the device fails, beyond which no other one starts.
+/// Maximum number of writes held or in flight while the device fails.
 pub(super) const MOST_WHILE_FAILING: usize = 2;
 
 /// The failed writes, oldest first, each with the time of its next attempt.
@@ -37,7 +37,7 @@ impl HeldWrites {
         self.count() > 0
     }
 
-    /// The time of the next attempt.
+    /// The time of the next retry.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         if !self.is_any() {
             return None;
@@ -66,23 +66,23 @@ impl HeldWrites {
 }
 
 impl Soc {
-    /// Whether a caller waits until nothing is pending. Failed writes are not repeated then.
+    /// Whether a caller waits until no entry is pending. Failed writes are then not retried.
     pub(super) fn is_settling(&self) -> bool {
         self.settling.load(Ordering::Acquire) > 0
     }
 
-    /// Whether a held write can be repeated now.
+    /// Whether a held write can be retried now.
     pub(super) fn has_held_due(&self) -> bool {
         self.held.next_due_ns().is_some_and(|due_ns| self.is_held_due(due_ns))
     }
 
-    /// While the device fails, its pause determines when the next attempt starts.
+    /// While the device fails, its pause determines the time of the next retry.
     fn is_held_due(&self, due_ns: u64) -> bool {
         self.is_settling()
             || if self.is_failing() { !self.pauses.is_pause() } else { self.pauses.is_over(due_ns) }
     }
 
-    /// Repeats held writes that are due: one while the device fails, otherwise all.
+    /// Retries the held writes that are due: one while the device fails, otherwise all.
     pub(super) fn take_held(&self, waiting: Waiting) -> impl Iterator<Item = WriteInFlight<'_>> {
         let most = if self.is_failing() && !self.is_settling() { 1 } else { usize::MAX };
         let writes = self.held.take(most, |due_ns| self.is_held_due(due_ns));

@@ -1,4 +1,4 @@
-//! Visiting the keys of all items: memory has only filters, so the buckets are read.
+//! Visits the keys of all items: memory has only filters, so the buckets are read.
 
 use futures_util::future::join_all;
 
@@ -10,7 +10,7 @@ use super::pending::BucketVersion;
 
 /// Buckets that are read concurrently.
 const CONCURRENT_READS: u32 = 16;
-/// Reads of a bucket that is rewritten during each of them.
+/// Attempts to read a bucket that is rewritten during each read.
 const READ_ATTEMPTS: usize = 8;
 
 /// The keys read from a bucket, and the state of the bucket before the read.
@@ -73,7 +73,7 @@ impl Soc {
                         bucket.entries().map(|entry| (entry.fingerprint, entry.key.to_vec())).collect();
                     return BucketKeys { before, keys };
                 }
-                // Read in the middle of a write.
+                // The read overlapped a write.
                 Err(_) if before.writing || after.writing || before.overtaken(after) => {}
                 Err(_) => break,
             }

@@ -1,4 +1,4 @@
-//! A write in flight, and the treatment of its buckets when it completes.
+//! A write in flight, and what happens to its buckets when it completes.
 //!
 //! The device completes a submitted write even if the step that waits for it is dropped. A dropped step leaves its writes to the next step.
 //! Until a write completes, its entries stay visible as pending ones, and no other write may touch its buckets.
@@ -19,7 +19,7 @@ use crate::flash::outage::{Failures, Verdict};
 pub struct Write {
     pub group: Group,
     pub buffer: Arc<IoBuffer>,
-    /// Where the first bucket starts in the buffer.
+    /// Offset of the first bucket in the buffer.
     pub start: usize,
     pub changes: Vec<Change>,
     /// The transfer in flight, if there is one.
@@ -37,16 +37,16 @@ pub enum Outcome {
     Singly(Vec<Single>),
 }
 
-/// A bucket that is written by itself.
+/// The state of a bucket that is written by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Single {
-    /// It is the next, or follows.
+    /// Not written yet.
     Waits,
-    /// It is on the device, or has no items.
+    /// On the device, or without items.
     Written,
     /// Its write failed.
     Failed,
-    /// Its write failed, and is repeated as a write of its own.
+    /// Its write failed and will be retried as a separate write.
     Held,
 }
 
@@ -63,7 +63,7 @@ impl Soc {
     }
 }
 
-/// Waiting for a write to end. Leaves it to the next step if it is dropped before.
+/// A write that the current step waits for. If it is dropped, the next step takes the write over.
 pub(super) struct WriteInFlight<'soc> {
     soc: &'soc Soc,
     write: Option<Write>,
@@ -100,11 +100,11 @@ impl<'soc> WriteInFlight<'soc> {
 }
 
 impl Write {
-    /// Counts the transfer, and begins the next one if it takes another.
+    /// Counts the completed transfer, and starts the next one if the write needs another.
     fn transfer_ended(&mut self, soc: &Soc, ended: &Result<(), IoError>, waiting: Waiting) {
         self.under_way = None;
         count_transfer(soc, self.group.first, ended);
-        // Of a group whose parts fail one by one, the first failure shows the state of the device.
+        // If the buckets of a group fail one by one, the first failure shows the state of the device.
         let is_first = match &self.outcome {
             Outcome::Whole => true,
             Outcome::Singly(singles) => !singles.contains(&Single::Failed),
@@ -128,7 +128,7 @@ impl Write {
         self.write_next(soc, waiting);
     }
 
-    /// Keeps the buckets that failed in memory, each as a write of its own, unless they are lost.
+    /// Keeps each failed bucket in memory as a separate write, unless it is lost.
     fn hold_failed(&mut self, soc: &Soc) {
         let Outcome::Singly(singles) = &mut self.outcome else { return };
         if soc.is_settling() || !singles.contains(&Single::Failed) {
@@ -158,7 +158,7 @@ impl Write {
         }
     }
 
-    /// Begins to write the buckets that failed again.
+    /// Retries the failed buckets.
     pub fn retry(&mut self, soc: &Soc, waiting: Waiting) {
         if let Outcome::Singly(singles) = &mut self.outcome {
             let failed = singles.iter_mut().filter(|single| **single == Single::Failed);
@@ -167,12 +167,12 @@ impl Write {
         self.write_next(soc, waiting);
     }
 
-    /// Begins to write the next bucket by itself that has anything in it.
+    /// Starts the write of the next non-empty bucket by itself.
     fn write_next(&mut self, soc: &Soc, waiting: Waiting) {
         let Outcome::Singly(singles) = &mut self.outcome else { return };
         let empty = singles.iter_mut().zip(&self.changes).filter(|(_, change)| change.items_after == 0);
         empty.for_each(|(single, _)| *single = Single::Written);
-        // The others would fail as well, and are written again together.
+        // The other buckets would fail too; they are retried together.
         if singles.contains(&Single::Failed) && soc.is_failing() && !soc.is_settling() {
             let waiting = singles.iter_mut().filter(|single| **single == Single::Waits);
             waiting.for_each(|single| *single = Single::Failed);
@@ -189,17 +189,17 @@ impl Write {
         }
     }
 
-    /// Whether the bucket at this place in the group is written again by a write of its own.
+    /// Whether the bucket at this index in the group will be retried as a separate write.
     fn is_held(&self, at: usize) -> bool {
         matches!(&self.outcome, Outcome::Singly(singles) if singles[at] == Single::Held)
     }
 
-    /// Whether the bucket at this place in the group could not be written.
+    /// Whether the bucket at this index in the group could not be written.
     fn is_lost(&self, at: usize) -> bool {
         matches!(&self.outcome, Outcome::Singly(singles) if singles[at] == Single::Failed)
     }
 
-    /// The write has ended. Filters first, then the table: a key must be found in one of them all the time.
+    /// Settles the buckets after the write. The filters are updated before the table, so that a key is always found in one of them.
     fn settle(mut self, soc: &Soc, is_written: bool) -> Progress {
         let bucket_bytes = soc.config.bucket_bytes as usize;
         let mut progress = Progress::default();
@@ -248,7 +248,7 @@ impl Write {
             progress.entries += waiters.len();
         }
         soc.room.notify(usize::MAX);
-        // Newer entries of the group's buckets can be taken by other steps now.
+        // Other steps can now take newer entries of the group's buckets.
         soc.announce_work();
         let changes = self.changes.iter().zip(self.group.members());
         changes.for_each(|(change, (id, _))| soc.report_left(id, &change.left));
@@ -256,7 +256,7 @@ impl Write {
     }
 }
 
-/// Counts a running report of items that left their buckets; [`Soc::settle`] waits for it.
+/// Counts a running report of evicted items; [`Soc::settle`] waits for it.
 struct Reporting<'soc>(&'soc Soc);
 
 impl<'soc> Reporting<'soc> {

@@ -1,8 +1,8 @@
-//! Items that have left their buckets, until it is decided whether they have left the cache.
+//! Items that are no longer in their buckets but may still be in the cache.
 //!
-//! A bucket's write ends under the lock of its shard. Whether an item that it left behind has left the cache is decided later, under
-//! the lock of the item's key: DRAM may hold it. In between, the key may be forgotten or stored again. What happened first is kept
-//! here, so that the item's destructor is called exactly once.
+//! A bucket's write ends under the lock of its shard. Whether an item that the write removed from the bucket has left the cache is
+//! decided later, under the lock of the item's key, because DRAM may hold it. In between, the key may be removed or stored again. This
+//! module records which of these happened first, so that the item's destructor is called exactly once.
 
 use super::Soc;
 use super::bucket::{Bucket, BucketId, Entry, Fingerprint};
@@ -17,14 +17,15 @@ use crate::flash::{DestructorCallback, FlashItem};
 pub enum LeavingState {
     /// It leaves the cache unless DRAM holds it.
     Leaves,
-    /// It was written to flash again.
+    /// Its key was stored on flash again.
     StoredAgain,
-    /// Its key was removed or replaced, and its destructor is owed for that reason, or was called for a copy in DRAM.
+    /// Its key was removed or replaced. Contains the reason if the destructor must still be called; `None` if it was called for a copy in
+    /// DRAM.
     Forgotten(Option<Removal>),
 }
 
 impl LeavingState {
-    /// The fate that the first of `waiters` with this fingerprint causes.
+    /// The state caused by the first of `waiters` with this fingerprint.
     pub fn among(waiters: &[Waiter], fingerprint: Fingerprint) -> Self {
         match waiters.iter().find(|waiter| waiter.fingerprint == fingerprint) {
             None => Self::Leaves,
@@ -34,7 +35,7 @@ impl LeavingState {
     }
 }
 
-/// The undecided items of the buckets of one shard: a few at a time.
+/// The undecided items of one shard's buckets; few at a time.
 #[derive(Default)]
 pub struct Leaving(Vec<(BucketId, Fingerprint, LeavingState)>);
 
@@ -43,7 +44,7 @@ impl Leaving {
         self.0.push((bucket, fingerprint, fate));
     }
 
-    /// Decides over an undecided item; `false` if there is none.
+    /// Changes the state of an undecided item; `false` if there is none.
     pub fn change(&mut self, bucket: BucketId, fingerprint: Fingerprint, fate: LeavingState) -> bool {
         let undecided = (bucket, fingerprint, LeavingState::Leaves);
         let found = self.0.iter_mut().find(|item| **item == undecided);
@@ -61,8 +62,8 @@ impl Leaving {
 }
 
 impl Soc {
-    /// The same cache, that calls `on_destructor` with each item [forgotten with a destructor owed](Self::forget_owing), and reports
-    /// expired items to the eviction callback too.
+    /// Calls `on_destructor` with each item that is [forgotten for a reason](Self::forget_owing), and reports expired items to the
+    /// eviction callback too.
     #[must_use]
     pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
         self.on_destructor = Some(on_destructor);
@@ -79,8 +80,8 @@ impl Soc {
         }
     }
 
-    /// Takes an item out that has left its bucket; `false` if it lives on, or was forgotten: then `owed` says why a destructor is
-    /// owed, if one is.
+    /// Whether an item that is no longer in its bucket has left the cache; `false` if it was stored again or removed. If removed, `owed`
+    /// is set to the reason for its destructor call, if any.
     pub(super) fn take_out(&self, id: BucketId, left: &Left, owed: &mut Option<Removal>) -> bool {
         let mut shard = self.shard(id).lock();
         if self.on_destructor.is_none() {
@@ -96,7 +97,7 @@ impl Soc {
         }
     }
 
-    /// Reports items that have left.
+    /// Reports the items that have left the cache.
     pub(super) fn report_left(&self, id: BucketId, left: &[Left]) {
         for left in left {
             let mut owed = left.owed;
@@ -122,17 +123,17 @@ impl Left {
     }
 }
 
-/// Which items are reported.
+/// Selects the reported items.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// Items that make room.
+    /// Items evicted to make space.
     pub evictions: bool,
     /// Items that expire or are removed, too.
     pub all: bool,
 }
 
 impl Wanted {
-    /// An entry that leaves before `later` waiters settle, if it is to be reported.
+    /// An entry that the bucket drops before the `later` waiters settle, if it must be reported.
     pub fn left(self, entry: &Entry<'_>, later: &[Waiter]) -> Option<Left> {
         match LeavingState::among(later, entry.fingerprint) {
             LeavingState::Leaves => self.evictions.then(|| Left::of(entry, None)),

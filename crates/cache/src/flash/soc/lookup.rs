@@ -1,4 +1,4 @@
-//! A lookup: memory, at most one read of the device, and memory again.
+//! A lookup: memory, at most one device read, and memory again.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::flash::{FlashValue, Waiting};
 const READ_ATTEMPTS: usize = 8;
 
 impl Soc {
-    /// Looks `key` up, by at most one read of the device (more only while its bucket is being rewritten).
+    /// Looks up `key` with at most one device read, or more while its bucket is being rewritten.
     pub async fn read(
         &self,
         hash: KeyHash,
@@ -89,7 +89,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// The pending table, then whether the bucket may hold the key.
+    /// Searches the pending table, then the filter.
     fn ask_memory(&self, shard: &mut Shard) -> Step {
         let Address { bucket, fingerprint } = self.address;
         match self.ask_table(shard) {

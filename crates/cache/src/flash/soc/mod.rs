@@ -66,10 +66,10 @@ pub struct Soc {
     placement: PlacementHandle,
     config: SocConfig,
     buckets: u32,
-    /// Most buckets that one device write holds.
+    /// Maximum number of buckets per device write.
     group_buckets: u32,
     filters: Filters,
-    /// The buckets with content of this generation. The others are not read.
+    /// Buckets with content of this generation. Only these are read.
     written: Bits,
     shards: Box<[Mutex<Shard>]>,
     pending_bytes: AtomicUsize,
@@ -84,19 +84,19 @@ pub struct Soc {
     on_eviction: Option<OnEviction>,
     pauses: WritePauses,
     on_destructor: Option<DestructorCallback>,
-    /// Items that were forgotten before their buckets were written and whose destructors are owed.
+    /// Items removed before their buckets were written, whose destructors are still to be called.
     dropped: Mutex<Vec<(Waiter, Removal)>>,
-    /// Steps that are reporting what left.
+    /// Steps that are reporting evicted items.
     reporting: AtomicUsize,
 }
 
 /// Why an item was not staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotStaged {
-    /// Too many bytes wait for their buckets to be written. [`Soc::wait_ready`] waits for room.
+    /// Too many bytes are pending. [`Soc::wait_ready`] waits for space.
     #[error("the memory for items that wait to be written to flash is full")]
     Full,
-    /// The same, and writes fail: the caller should not wait.
+    /// Too many bytes are pending, and writes fail: the caller should not wait.
     #[error("the device fails, and the memory for items that wait to be written to flash is full")]
     Failing,
     /// No bucket can hold the item ([`Soc::fits`]).
@@ -104,7 +104,7 @@ pub enum NotStaged {
     TooLarge,
 }
 
-/// An item copied to memory, not visible yet. Dropping it abandons it.
+/// An item copied to memory, not visible yet. Dropping it discards it.
 #[must_use = "an item that is staged but not committed is never visible"]
 pub struct Staged<'soc> {
     soc: &'soc Soc,
@@ -112,7 +112,7 @@ pub struct Staged<'soc> {
     item: Option<Waiter>,
 }
 
-/// Where a key lives.
+/// The bucket and fingerprint of a key.
 #[derive(Debug, Clone, Copy)]
 struct Address {
     bucket: BucketId,
@@ -153,8 +153,8 @@ impl Soc {
         })
     }
 
-    /// The same cache, that calls `on_eviction` with every item that leaves its bucket for newer ones: not with those that
-    /// expired, were forgotten, replaced or lost to a failing device.
+    /// Calls `on_eviction` with every item evicted from its bucket to make space; not with items that expired, were removed, replaced or
+    /// lost to a failing device.
     #[must_use]
     pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
         self.on_eviction = Some(on_eviction);
@@ -167,7 +167,7 @@ impl Soc {
         self.config.fits(key_bytes, value_bytes)
     }
 
-    /// Key and value of the largest item that can be kept.
+    /// The largest sum of key and value that can be stored.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
         self.config.max_item_bytes()
@@ -176,7 +176,7 @@ impl Soc {
     /// Copies an item to memory. It becomes visible by [`commit`](Self::commit).
     ///
     /// # Errors
-    /// See [`NotStaged`]; nothing is kept then.
+    /// See [`NotStaged`]; nothing is stored then.
     pub fn stage(&self, item: &FlashItem<'_>) -> Result<Staged<'_>, NotStaged> {
         let value_len = item.value_len();
         if !self.fits(item.key.len(), value_len) {
@@ -184,7 +184,7 @@ impl Soc {
         }
         let address = self.address(item.hash);
         let len = item.key.len() + value_len;
-        // A bucket's as well, as if nothing waited for its own; if something does, that is given back.
+        // Includes the overhead of a bucket without pending entries. If the bucket has some, `commit` returns this part.
         self.take_room(pending::BUCKET_OVERHEAD_BYTES + pending::ENTRY_OVERHEAD_BYTES + len)?;
         let item = Waiter {
             fingerprint: address.fingerprint,
@@ -212,7 +212,7 @@ impl Soc {
         self.announce_work();
     }
 
-    /// Gives a staged item up; the same as dropping it.
+    /// Discards a staged item; the same as dropping it.
     pub fn abandon(&self, staged: Staged<'_>) {
         drop(staged);
     }
@@ -223,9 +223,9 @@ impl Soc {
         self.forget_owing(hash, key, None)
     }
 
-    /// The same of an item whose destructor is owed for a reason: the callback of
-    /// [`with_owed_callback`](Self::with_owed_callback) is called when its bucket is written, or by
-    /// [`destroy_dropped`](Self::destroy_dropped) if its bucket had not been written yet.
+    /// As [`forget`](Self::forget). `owed` is the reason for which the item's destructor must be called: the callback of
+    /// [`with_owed_callback`](Self::with_owed_callback) is called when the item's bucket is written, or by
+    /// [`destroy_dropped`](Self::destroy_dropped) if the item is still pending.
     pub fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
         let Address { bucket, fingerprint } = self.address(hash);
         let removal = {
@@ -233,7 +233,7 @@ impl Soc {
             let on_flash = self.may_be_on_flash(bucket, fingerprint);
             let removal = shard.remove(bucket, fingerprint, key, on_flash, owed);
             shard.stats.removes += u64::from(removal.was_known);
-            // Under the lock: once it is let go of, a step may settle the tombstone and give its memory back.
+            // Under the lock: after its release, a step may settle the tombstone and subtract its memory.
             self.pending_bytes.fetch_add(removal.taken_bytes, Ordering::AcqRel);
             removal
         };
@@ -247,8 +247,7 @@ impl Soc {
         removal.was_known
     }
 
-    /// Empties every bucket, and forgets what waits: lookups miss what was committed before. The device is left as it is;
-    /// a bucket counts as never written until it is written again.
+    /// Empties every bucket and drops pending items. The device is not written; a bucket counts as never written until its next write.
     pub fn clear(&self) {
         let runs = self.buckets.div_ceil(pending::RUN) as usize;
         for (number, shard) in self.shards.iter().enumerate() {
@@ -261,16 +260,16 @@ impl Soc {
         }
     }
 
-    /// Whether a key with this hash may be here. "No" is certain; costs no I/O.
+    /// Whether an item with this hash may be present. `false` is certain. Costs no I/O.
     #[must_use]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         let Address { bucket, fingerprint } = self.address(hash);
-        // The table first: an entry leaves it only after the filter knows of it.
+        // The table first: an entry leaves it only after the filter contains it.
         let waits = self.shard(bucket).lock().waits(bucket, fingerprint);
         waits.unwrap_or_else(|| self.may_be_on_flash(bucket, fingerprint))
     }
 
-    /// Whether there is room to stage an item.
+    /// Whether there is space to stage an item.
     #[must_use]
     pub fn ready(&self) -> bool {
         self.pending_bytes() < self.config.pending_limit_bytes
@@ -329,13 +328,12 @@ impl Soc {
             || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
     }
 
-    /// Waits until the cache [wants a step](Self::wants_step) that has something to do: not all of what waits is in the
-    /// hands of other steps.
+    /// Waits until the cache [wants a step](Self::wants_step) that has work: some pending entries are not yet taken by other steps.
     pub async fn wait_work(&self, waiting: Waiting) {
         waiting.until(&self.work, || self.wants_step() && self.anything_to_take()).await;
     }
 
-    /// Wakes everyone in [`wait_work`](Self::wait_work) and [`wait_ready`](Self::wait_ready) to look again.
+    /// Wakes all tasks in [`wait_work`](Self::wait_work) and [`wait_ready`](Self::wait_ready), to check their conditions again.
     pub fn wake(&self) {
         self.work.notify(usize::MAX);
         self.room.notify(usize::MAX);
@@ -347,13 +345,13 @@ impl Soc {
         self.pending_bytes.load(Ordering::Acquire)
     }
 
-    /// Memory the cache takes at most: filters, bits and the pending limit (which tombstones alone may exceed).
+    /// Maximum memory of the cache: filters, bits and the pending limit, which only tombstones may exceed.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.filters.bytes() + self.written.bytes() + self.config.pending_limit_bytes
     }
 
-    /// Bytes of buckets, and those of the ones that were written and not emptied since.
+    /// Bytes of all buckets, and of those that were written and not emptied since.
     #[must_use]
     pub fn room_bytes(&self) -> (u64, u64) {
         let written: u64 = self.written.words().map(|word| u64::from(word.count_ones())).sum();
@@ -361,13 +359,13 @@ impl Soc {
         (u64::from(self.config.buckets()) * bucket_bytes, written * bucket_bytes)
     }
 
-    /// The configuration it was made with.
+    /// The configuration.
     #[must_use]
     pub fn config(&self) -> &SocConfig {
         &self.config
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> SocStats {
         let mut sum = SocStats::default();
@@ -457,7 +455,7 @@ impl SocStats {
 
 /// Key and value of an item in one allocation.
 fn key_and_value(item: &FlashItem<'_>, len: usize) -> Arc<[u8]> {
-    // An iterator of known length is collected straight into the shared allocation.
+    // Collecting an iterator of known length allocates the shared memory directly.
     let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
     let whole = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
     let (key, value) = whole.split_at_mut(item.key.len());

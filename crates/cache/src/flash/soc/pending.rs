@@ -19,7 +19,7 @@ use super::leaving::{Leaving, LeavingState};
 use super::stats::SocStats;
 use crate::config::Removal as Reason;
 
-/// Buckets side by side that share a shard, and with that the most that one write can hold.
+/// Adjacent buckets that share a shard, which limits the buckets of one write.
 pub const RUN: u32 = 1 << RUN_BITS;
 pub const RUN_BITS: u32 = 6;
 
@@ -32,21 +32,21 @@ pub const ENTRY_OVERHEAD_BYTES: usize =
 pub const BUCKET_OVERHEAD_BYTES: usize =
     2 * (size_of::<(BucketId, Waitlist)>() + 1) + 2 * size_of::<BucketId>() + ALLOCATION_OVERHEAD_BYTES;
 
-/// What an allocator adds to an allocation, near enough.
+/// Approximate overhead of an allocator per allocation.
 const ALLOCATION_OVERHEAD_BYTES: usize = 16;
 
 /// Queues by number of fresh entries: 1, 2, 3, and 4 or more.
 const LEVELS: usize = 4;
 
-/// An item or tombstone that waits.
+/// A pending item or tombstone.
 #[derive(Debug, Clone)]
 pub struct Waiter {
     pub fingerprint: Fingerprint,
     pub expiry_seconds: u32,
     pub tag: u16,
     pub key_len: u8,
-    /// Key and value in one allocation; `None` is a tombstone. A tombstone knows only the fingerprint: it costs no
-    /// allocation, and that it drops a key with the same 32 bits too (one in four billion) costs a cache a miss.
+    /// Key and value in one allocation; `None` is a tombstone. A tombstone has only the fingerprint and needs no allocation. It also
+    /// removes a key with the same 32 bits (one in four billion), which then misses.
     pub bytes: Option<Arc<[u8]>>,
 }
 
@@ -62,12 +62,12 @@ impl Waiter {
         OWED.get(usize::from(self.tag)).copied().flatten()
     }
 
-    /// Without its bucket's.
+    /// Memory of the entry, without the overhead of its bucket.
     pub fn memory_bytes(&self) -> usize {
         ENTRY_OVERHEAD_BYTES + self.item_bytes()
     }
 
-    /// Key and value; none of a tombstone.
+    /// Size of key and value; 0 for a tombstone.
     fn item_bytes(&self) -> usize {
         self.bytes.as_ref().map_or(0, |bytes| bytes.len())
     }
@@ -86,13 +86,13 @@ impl Waiter {
 /// Reasons for which a destructor can be owed, by the tag of their tombstones.
 const OWED: [Option<Reason>; 3] = [None, Some(Reason::Removed), Some(Reason::Replaced)];
 
-/// What the table knows of a key.
+/// The pending version of a key.
 pub enum Known {
-    /// The newest version waits here.
+    /// The newest version is pending.
     Item(Waiter),
-    /// It was removed.
+    /// The key was removed.
     Removed,
-    /// Nothing: ask the bucket.
+    /// Not pending: the bucket must be searched.
     Nothing(BucketVersion),
 }
 
@@ -118,12 +118,12 @@ pub struct Group {
     pub frozen: Vec<Arc<Vec<Waiter>>>,
 }
 
-/// The pending entries of the buckets of one shard, and what happened to them.
+/// The pending entries of the buckets of one shard, and their counters.
 #[derive(Default)]
 pub struct Shard {
     buckets: HashMap<BucketId, Waitlist>,
     queues: [VecDeque<BucketId>; LEVELS],
-    /// Buckets that `settle` waits for, ahead of all queues. Some may have been written since.
+    /// Buckets that `settle` waits for, ahead of all queues. Some may already be written.
     due: VecDeque<BucketId>,
     asked: Asked,
     writes: Vec<u32>,
@@ -139,12 +139,12 @@ pub struct Asked(u64);
 #[derive(Default)]
 struct Waitlist {
     fresh: Vec<Waiter>,
-    /// The time of the oldest of them.
+    /// The time of the oldest fresh entry.
     fresh_since: Asked,
-    /// That of the oldest entry that is being written.
+    /// The time of the oldest entry that is being written.
     frozen_since: Asked,
     state: State,
-    /// The queue of the bucket, counted from 1; 0 is none. Its places in other queues are out of date.
+    /// The number of the bucket's queue, from 1; 0 is none. Entries of the bucket in other queues are stale.
     queued: usize,
 }
 
@@ -154,7 +154,7 @@ enum State {
     Resting,
     /// A write with these entries is in flight.
     Writing(Arc<Vec<Waiter>>),
-    /// The same, but the cache has been cleared since: they are not found, and when the write ends the bucket is empty.
+    /// A write is in flight, but the cache was cleared since: its entries are not found, and the bucket is empty when the write ends.
     Cleared(Arc<Vec<Waiter>>),
 }
 
@@ -173,13 +173,13 @@ impl Shard {
         }
     }
 
-    /// Whether an item with this fingerprint waits, or a tombstone: `None` is neither.
+    /// Whether the newest pending entry with this fingerprint is an item (`true`) or a tombstone (`false`); `None` without such an entry.
     pub fn waits(&self, bucket: BucketId, fingerprint: Fingerprint) -> Option<bool> {
         let newest = self.buckets.get(&bucket)?.newest(|waiter| waiter.fingerprint == fingerprint)?;
         Some(newest.bytes.is_some())
     }
 
-    /// The keys of the items that wait for `bucket`.
+    /// The keys of the pending items of `bucket`.
     pub fn waiting_keys(&self, bucket: BucketId) -> Vec<Box<[u8]>> {
         let Some(list) = self.buckets.get(&bucket) else { return Vec::new() };
         let key = |waiter: &Waiter| {
@@ -221,7 +221,7 @@ impl Shard {
             Some(list) => {
                 let dropped = list.drop_fresh(fingerprint, key, &mut self.stats);
                 removal.freed_bytes = dropped.as_ref().map_or(0, Waiter::memory_bytes);
-                // An older version below it is the same item, written twice: one destructor is owed, and this is its value.
+                // An older version below it is the same item, written twice: its destructor is called once, with this value.
                 removal.owed = dropped.and_then(|dropped| Some((dropped, owed.take()?)));
                 list.needs_tombstone(fingerprint, key, on_flash)
             }
@@ -300,12 +300,12 @@ impl Shard {
         self.leaving.add(bucket, fingerprint, LeavingState::among(fresh, fingerprint));
     }
 
-    /// Takes the fate of an item that left its bucket; `None` if the cache was cleared meanwhile.
+    /// Takes the state of an item that left its bucket; `None` if the cache was cleared since.
     pub fn end_leaving(&mut self, bucket: BucketId, fingerprint: Fingerprint) -> Option<LeavingState> {
         self.leaving.take(bucket, fingerprint)
     }
 
-    /// Whether all was [cleared](Self::clear) while `bucket` was being written.
+    /// Whether the cache was [cleared](Self::clear) while `bucket` was being written.
     pub fn is_cleared(&self, bucket: BucketId) -> bool {
         self.buckets.get(&bucket).is_some_and(|list| matches!(list.state, State::Cleared(_)))
     }
@@ -347,17 +347,17 @@ impl Shard {
         BucketVersion { writes: self.writes[(bucket.0 % RUN) as usize], writing }
     }
 
-    /// Buckets that anything waits for.
+    /// Number of buckets with pending entries.
     pub fn buckets(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Entries that wait, those being written included.
+    /// Number of pending entries, including those being written.
     pub fn entries(&self) -> usize {
         self.buckets.values().map(|list| list.fresh.len() + list.in_writing()).sum()
     }
 
-    /// The items among them that can be read.
+    /// Number of pending items that can be read.
     pub fn items(&self) -> usize {
         let items = |waiters: &[Waiter]| waiters.iter().filter(|waiter| waiter.bytes.is_some()).count();
         let of = |list: &Waitlist| match &list.state {
@@ -412,7 +412,7 @@ impl Shard {
         std::mem::replace(&mut list.state, to)
     }
 
-    /// Returns the freed memory.
+    /// Removes the list of a bucket without entries. Returns the freed memory.
     fn forget_if_idle(&mut self, bucket: BucketId) -> usize {
         if let Entry::Occupied(entry) = self.buckets.entry(bucket)
             && entry.get().fresh.is_empty()
@@ -430,15 +430,14 @@ impl Shard {
         if !matches!(list.state, State::Resting) || level <= list.queued {
             return;
         }
-        // It was being written at that call.
+        // The bucket was being written when `ask_for_all` was called.
         if list.queued == 0 && list.fresh_since < self.asked {
             self.due.push_back(bucket);
         }
         list.queued = level;
         let queue = &mut self.queues[level - 1];
         queue.push_back(bucket);
-        // Places that went out of date are dropped when popped. A lower queue may never be: sweep it when most of
-        // it must be out of date.
+        // Stale entries are dropped when popped. A lower queue may never be popped, so it is swept when most of it must be stale.
         if queue.len() > 64 + 2 * self.buckets.len() {
             let buckets = &self.buckets;
             queue.retain(|bucket| buckets.get(bucket).is_some_and(|list| list.queued == level));
@@ -448,16 +447,16 @@ impl Shard {
     }
 }
 
-/// What a removal did to the table.
+/// The effects of a removal on the table.
 #[derive(Debug, Default)]
 pub struct Removal {
-    /// Whether there may have been something to remove.
+    /// Whether the key may have been present.
     pub was_known: bool,
-    /// Memory of the pending item it dropped.
+    /// Memory of the dropped pending item.
     pub freed_bytes: usize,
-    /// Memory of the tombstone it left.
+    /// Memory of the added tombstone.
     pub taken_bytes: usize,
-    /// The pending item it dropped, if its destructor is owed.
+    /// The dropped pending item with its reason, if its destructor must be called.
     pub owed: Option<(Waiter, Reason)>,
 }
 
@@ -473,7 +472,7 @@ impl Waitlist {
         if self.fresh.is_empty() {
             self.fresh_since = now;
         }
-        // Nearly to the entry: most lists have one, and a vector would begin with room for four.
+        // Grows by few entries: most lists have one, and a vector would start with capacity for four.
         if self.fresh.len() == self.fresh.capacity() {
             self.fresh.reserve_exact(1 + self.fresh.len() / 4);
         }

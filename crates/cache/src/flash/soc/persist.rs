@@ -1,4 +1,4 @@
-//! What a clean shutdown keeps of the small-object cache: which buckets hold something, and their filters.
+//! The snapshot of the small-object cache at a clean close: the non-empty buckets and their filters.
 //!
 //! ```text
 //!      0         4                  8       16          16 + bits
@@ -8,18 +8,18 @@
 //!      +---------+------------------+-------+-----------+--------------+
 //! ```
 //!
-//! Little-endian, bits in words of 64. Integrity is the snapshot's business, which this is a section of.
+//! Little-endian; bits in words of 64. The checksum of the enclosing snapshot covers this section.
 
 use super::Soc;
 
 const HEADER_BYTES: usize = 16;
-/// Pieces a snapshot is handed out in, so that it is never in memory twice.
+/// Words per piece of a snapshot, which is never in memory as a whole.
 const PIECE_WORDS: usize = 8192;
 
-/// Why a snapshot was not taken up. The cache is unchanged and empty.
+/// Why a snapshot was not restored. The cache is unchanged and empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// Not as long as a snapshot of this configuration is.
+    /// The length does not match the configuration.
     #[error("the small-object cache's snapshot has {found} bytes instead of {expected}")]
     Length {
         /// Bytes of the snapshot.
@@ -27,7 +27,7 @@ pub enum RestoreError {
         /// Bytes it should have.
         expected: u64,
     },
-    /// Of a cache with another number of buckets or size of filter.
+    /// The snapshot has another number of buckets or another filter size.
     #[error(
         "the snapshot is of {found_buckets} buckets with filters of {found_words} words, the cache has {buckets} with {words}"
     )]
@@ -43,13 +43,13 @@ pub enum RestoreError {
     },
 }
 
-/// Bytes a snapshot takes.
+/// Size of a snapshot.
 pub fn snapshot_bytes(buckets: u64, filter_bytes_per_bucket: u32) -> u64 {
     HEADER_BYTES as u64 + buckets.div_ceil(64) * 8 + buckets * u64::from(filter_bytes_per_bucket)
 }
 
 impl Soc {
-    /// The snapshot, in pieces. [`drain`](Self::drain) first: what waits in memory is not part of it.
+    /// The snapshot, in pieces. Call [`drain`](Self::drain) first: pending entries are not included.
     ///
     /// # Panics
     /// If entries are pending: the snapshot would contain older versions of them.
@@ -63,10 +63,10 @@ impl Soc {
         std::iter::once(self.snapshot_header()).chain(pieces)
     }
 
-    /// Takes a snapshot up. The cache is new and has the generation that the snapshot was taken in.
+    /// Restores a snapshot. The cache must be new and of the generation in which the snapshot was taken.
     ///
     /// # Errors
-    /// The snapshot is of another shape.
+    /// The snapshot does not match the configuration.
     pub fn restore(&self, snapshot: &[u8]) -> Result<(), RestoreError> {
         let expected = self.config.snapshot_bytes();
         if snapshot.len() as u64 != expected {

@@ -1,4 +1,4 @@
-//! Waiting until all entries that are pending now are written, however many follow.
+//! Waits until all entries that are pending now are written, regardless of later ones.
 //!
 //! The waiting task writes nothing itself: it may be dropped, and a write that it submitted would wait for the next step. It moves the
 //! pending buckets ahead of all others, and steps of other tasks write them.
@@ -14,7 +14,7 @@ impl Soc {
         let moments: Vec<_> = self.shards.iter().map(|shard| shard.lock().ask_for_all()).collect();
         for (shard, moment) in self.shards.iter().zip(moments) {
             loop {
-                // Each write that ends announces the room it makes.
+                // Each completed write notifies `room`.
                 let written = self.room.listen();
                 if !shard.lock().has_from_before(moment) {
                     break;

@@ -5,10 +5,10 @@ use device::counters;
 use super::pending::{BUCKET_OVERHEAD_BYTES, ENTRY_OVERHEAD_BYTES};
 
 counters! {
-    /// Counts since the engine was created or restored. Items and pending ones are current values.
+    /// Counters since the engine was created or restored. Items and pending ones are current values.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub struct SocStats {
-        /// Items that can be read, at most: in buckets, and pending in memory.
+        /// Upper limit of the number of readable items: in buckets, and pending in memory.
         stored_items: state u64 [listed_as "navy_bh_items"],
         /// Pending items, each readable. One that replaces an item in a bucket counts beside it until it is written.
         pending_items: state u64 [listed_as "navy_bh_items_waiting"],
@@ -26,7 +26,7 @@ counters! {
         physical_written_bytes: sum u64 [listed_as "navy_bh_physical_written"],
         /// Buckets whose checksum did not match or whose content was invalid. They became empty.
         checksum_errors: sum u64 [listed_as "navy_bh_checksum_errors"],
-        /// Buckets read in vain: the filter reported a key that is not there.
+        /// Buckets read needlessly: the filter reported a key that is absent.
         filter_false_positives: sum u64 [listed_as "navy_bh_bf_false_positives"],
         /// Items in buckets on flash, at most; pending ones are not counted. The items of an unreadable or damaged bucket are lost, but
         /// their number is unknown: they stay counted, also after a restart, until the cache is cleared or starts empty.
@@ -86,7 +86,7 @@ impl SocStats {
         ratio(self.hits, self.lookups)
     }
 
-    /// Keys and values that wait in memory for their bucket to be written.
+    /// Key and value bytes of pending items.
     #[must_use]
     pub fn waiting_bytes(&self) -> u64 {
         let overhead_bytes = self.pending_entries * ENTRY_OVERHEAD_BYTES as u64
@@ -100,7 +100,7 @@ impl SocStats {
         ratio(self.physical_written_bytes, self.logical_written_bytes)
     }
 
-    /// `written_entries / bucket_writes`: what batching saves over one rewrite an insert.
+    /// `written_entries / bucket_writes`: the entries that share one bucket write.
     #[must_use]
     pub fn entries_per_bucket_write(&self) -> f64 {
         ratio(self.written_entries, self.bucket_writes)

@@ -1,4 +1,4 @@
-//! The background step: buckets that have entries waiting are read, changed and written, neighbours together.
+//! The background step: reads, changes and writes buckets with pending entries, adjacent ones together.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,12 +17,12 @@ use super::{Soc, SocStats};
 use crate::config::Removal;
 use crate::flash::Waiting;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Buckets settled, those of failed writes included.
     pub buckets: usize,
-    /// Items and tombstones that no longer wait.
+    /// Items and tombstones that are no longer pending.
     pub entries: usize,
 }
 
@@ -43,7 +43,7 @@ impl Soc {
         let mut started = 0;
         let mut progress = Progress::default();
         loop {
-            // While the device fails, one write at a time tests whether it still does, beside a held one: that may have a bad block.
+            // While the device fails, one write at a time tests it, in addition to a held write, which may concern a bad block.
             let most = match self.is_failing() {
                 true => 1.min(held::MOST_WHILE_FAILING.saturating_sub(self.held.count() + in_flight.len())),
                 false => self.config.writes_per_step,
@@ -59,14 +59,14 @@ impl Soc {
         }
     }
 
-    /// Writes all pending entries, waiting for steps of other tasks too. It returns only when inserts pause.
+    /// Writes all pending entries and waits for the steps of other tasks. Returns only when inserts pause.
     pub async fn drain(&self, waiting: Waiting, now_seconds: u32) {
         let _settling = Settling::begin(&self.settling);
         loop {
             if !self.step(waiting, now_seconds).await.idle() {
                 continue;
             }
-            // What still waits is in the hands of other steps; each of them announces the room it makes.
+            // Other steps write the remaining entries; each of them notifies `room` when it completes.
             let listener = self.room.listen();
             if self.pending_entries() == 0 {
                 return;
@@ -93,7 +93,7 @@ impl Soc {
 
     /// Shards are served in turn, so that concurrent steps do not collide and no shard starves.
     fn take_group(&self) -> Option<Claim<'_>> {
-        // While the device fails, as little as possible is tried, because failed writes occupy memory.
+        // While the device fails, groups are small, because failed writes occupy memory.
         let most = if self.is_failing() { 1 } else { self.group_buckets };
         for _ in 0..self.shards.len() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Soc {
                 changes[0].unreadable();
                 (IoBuffer::zeroed(whole), changes)
             }
-            // One bad block must not cost its neighbours their items.
+            // A bad block must not lose the items of adjacent buckets.
             _ => (self.read_singly(group, &mut changes, waiting).await, changes),
         }
     }
@@ -161,7 +161,7 @@ impl Soc {
         waiting.start(&*self.device, Request::Write { offset: self.offset(first), data, placement })
     }
 
-    /// Settles all that waits for a bucket: `bytes` hold the old content before and the new one, sealed, after.
+    /// Applies all pending entries to a bucket: `bytes` hold the old content before the call and the new, sealed one after it.
     fn apply(
         &self,
         bytes: &mut [u8],
@@ -194,7 +194,7 @@ impl Soc {
     }
 }
 
-/// What happened to one bucket of a group.
+/// The changes to one bucket of a group.
 #[derive(Default)]
 pub struct Change {
     has_content: bool,
@@ -217,7 +217,7 @@ pub struct Left {
     pub tag: u16,
     pub key: Box<[u8]>,
     pub value: Box<[u8]>,
-    /// Why its destructor is owed; `None` where it made room or expired.
+    /// The reason for its destructor call; `None` if it was evicted or expired.
     pub owed: Option<Removal>,
 }
 
@@ -227,7 +227,7 @@ impl Left {
         Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into(), owed }
     }
 
-    /// The item that waits; `None` of a tombstone.
+    /// The pending item; `None` for a tombstone.
     pub fn of_waiter(waiter: &Waiter) -> Option<Self> {
         let (key, value) = waiter.bytes.as_ref()?.split_at(usize::from(waiter.key_len));
         let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
@@ -248,7 +248,7 @@ impl Change {
         self.keep_owed();
     }
 
-    /// Keeps of the items that left those whose destructors are owed.
+    /// Keeps only the items whose destructors must be called.
     pub fn keep_owed(&mut self) {
         self.left.retain(|left| left.owed.is_some());
     }
@@ -300,7 +300,7 @@ impl Change {
     }
 }
 
-/// A group taken from the pending table. Given back when dropped, unless its write has begun.
+/// A group taken from the pending table. Returned when dropped, unless its write has begun.
 pub(super) struct Claim<'soc> {
     soc: &'soc Soc,
     group: Option<Group>,
@@ -311,7 +311,7 @@ impl Claim<'_> {
         self.group.as_ref().expect("present until its write begins")
     }
 
-    /// Its write begins.
+    /// Starts the write and releases the group from the claim.
     fn begin(mut self) -> Group {
         self.group.take().expect("its write begins once")
     }
@@ -345,7 +345,7 @@ mod tests {
     use crate::flash::FlashItem;
     use crate::flash::soc::SocConfig;
 
-    /// A filter of a few bits is often wrong; each time a bucket was written as it was.
+    /// A small filter is often wrong. The removal of an absent key must not write its bucket.
     #[test]
     fn removal_of_an_absent_key_writes_no_bucket() {
         let config = SocConfig { filter_bytes_per_bucket: 0, ..SocConfig::new(0, 4096, 1) };
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!((written(&soc), soc.stats().items), ((2, 2), 1));
     }
 
-    /// A step that is dropped between taking its buckets and submitting the write used to keep them permanently.
+    /// Catches a regression: a step that is dropped between taking its buckets and submitting the write never returns them.
     #[test]
     fn bucket_taken_without_a_write_stays_pending() {
         let soc =

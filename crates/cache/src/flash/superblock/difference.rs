@@ -1,15 +1,15 @@
-//! The reason why a closed store cannot be recovered under the present configuration.
+//! Why a closed store cannot be recovered under the present configuration.
 
 use super::{Layout, Superblock};
 
 impl Superblock {
-    /// The difference between this layout and fingerprint and the present ones, as far as it can be determined. A part
-    /// of the device other than the first must have been closed by the same cache as the first.
+    /// Describes how this layout and fingerprint differ from the present ones, as far as it can be determined. Parts of the device other
+    /// than the first must have been closed by the same cache as the first.
     #[must_use]
     pub fn difference(&self, now: &Layout, fingerprint: u64, is_first: bool) -> Option<&'static str> {
         let then = &self.layout;
         let regions_came_or_went = (then.region_bytes == 0) != (now.region_bytes == 0);
-        // Without regions, the buckets have all space that the snapshot leaves.
+        // Without regions, the buckets take all space that the snapshot leaves.
         let other_share = then.soc_bytes != now.soc_bytes && now.region_bytes != 0;
         let difference = if then.device_bytes != now.device_bytes {
             "the earlier cache divided flash differently: the device, or this cache's part of it, had another size"

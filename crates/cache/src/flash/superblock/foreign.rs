@@ -1,6 +1,6 @@
 //! Recognises other data on a device, so that a mistyped path does not overwrite a file system.
 
-/// Signatures by offset. Signatures that occur beside others (an MBR is on GPT disks and FAT volumes) come last.
+/// Signatures with their offsets. Signatures that also occur in other formats (an MBR is on GPT disks and FAT volumes) come last.
 const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("a LUKS encrypted volume", 0, b"LUKS\xba\xbe"),
     ("an XFS file system", 0, b"XFSB"),
@@ -25,7 +25,7 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("an MBR partition table", 510, &[0x55, 0xAA]),
 ];
 
-/// The name of the data format that the first bytes of a device belong to, if it is a known one.
+/// The name of the data format that starts with `head`, if it is a known one.
 pub fn name_of(head: &[u8]) -> Option<&'static str> {
     let carries = |offset: usize, magic: &[u8]| head.get(offset..offset + magic.len()) == Some(magic);
     SIGNATURES.iter().find(|(_, offset, magic)| carries(*offset, magic)).map(|(name, ..)| *name)

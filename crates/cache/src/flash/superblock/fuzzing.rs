@@ -2,7 +2,7 @@
 
 use super::{CHECKSUM_AT, CHECKSUM_END, Copy, ENCODED_BYTES, FORMAT_VERSION, MAGIC, checksum, read_copy};
 
-/// A superblock with a correct checksum is refused, or encodes to the same bytes again.
+/// A superblock with a correct checksum is rejected, or encodes to the same bytes.
 pub(in crate::flash) fn check(content: &[u8]) {
     let mut bytes = [0; ENCODED_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);

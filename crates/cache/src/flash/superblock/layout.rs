@@ -1,4 +1,4 @@
-//! How a flash device is divided, computed once and checked.
+//! The division of a flash device into superblocks, snapshot area, regions and buckets.
 //!
 //! ```text
 //!      0             128 KiB                                                        capacity
@@ -26,12 +26,12 @@ pub struct LayoutConfig {
     pub soc_snapshot_bytes: u64,
     /// Bytes of a region. Regions take all remaining space; 0 means no regions.
     pub region_bytes: u64,
-    /// Fewest regions with which the region store works.
+    /// Minimum number of regions of the region store.
     pub least_regions: u32,
     /// Upper limit of the region store's snapshot, per region.
     pub snapshot_bytes_per_region: u64,
-    /// Alignment of the first region's offset, beside that to the device's block: the unit of a stripe, so that no
-    /// region spans two devices. 0 and 1 mean no further alignment.
+    /// Alignment of the first region's offset, in addition to the device's block: the unit of a stripe, so that no region spans two
+    /// devices. 0 and 1 mean no further alignment.
     pub region_alignment_bytes: u64,
     /// Bytes of the snapshot area; `None` computes them from the other settings.
     pub metadata_bytes: Option<u64>,
@@ -62,7 +62,7 @@ pub struct Layout {
     pub soc_bytes: u64,
 }
 
-/// The reason why a device cannot be divided as requested.
+/// Why a device cannot be divided as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum LayoutError {
@@ -94,8 +94,7 @@ impl Layout {
         let soc_bytes = whole_buckets(config)?;
         let room_after_superblocks = (device.capacity_bytes.checked_sub(SUPERBLOCKS_BYTES + soc_bytes))
             .ok_or_else(|| too_small(device, config))?;
-        // More metadata leaves fewer regions, which need less metadata: the estimate is too high by at most one
-        // region's share.
+        // More metadata leaves fewer regions, which need less metadata: the estimate is too high by at most the share of one region.
         let most_regions = room_after_superblocks.checked_div(config.region_bytes).unwrap_or(0);
         let metadata_bytes = metadata_bytes(config, most_regions)?.next_multiple_of(block_bytes);
         let alignment = config.region_alignment_bytes.max(1).next_multiple_of(block_bytes);
@@ -171,7 +170,7 @@ fn metadata_bytes(config: &LayoutConfig, regions: u64) -> Result<u64, LayoutErro
     }
 }
 
-/// Computes the size of a device that is large enough with the same share of small objects and the same region size.
+/// The error with the size of a device that is large enough for the same share of small objects and the same region size.
 fn too_small(device: &Geometry, config: &LayoutConfig) -> LayoutError {
     let regions = if config.region_bytes > 0 { config.least_regions } else { 0 };
     let soc_share = config.soc_bytes as f64 / device.capacity_bytes as f64;

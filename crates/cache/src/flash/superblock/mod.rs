@@ -1,6 +1,6 @@
-//! The superblock at the start of a flash device: the owner, the division of the device, and whether a snapshot is valid.
+//! The superblock at the start of a flash device: identity of the store, division of the device, and location of a valid snapshot.
 //!
-//! Two copies, each one device block, so that a write of one is whole or not at all:
+//! There are two copies, each one device block, so that the write of a copy is atomic:
 //!
 //! ```text
 //!      0        8         12         16         24         40           48
@@ -11,16 +11,16 @@
 //!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+------------+-------+
 //! ```
 //!
-//! Little-endian. The checksum is CRC-32C of the first 256 bytes but itself. Magic, version and checksum stay where they
-//! are in every version, so that a newer format is recognised as such.
+//! Little-endian. The checksum is CRC-32C of the first 256 bytes except the checksum itself. Magic, version and checksum keep their
+//! offsets in all versions, so that a newer format is recognised as such.
 //!
 //! # Protocol
 //!
-//! The valid copy with the higher sequence counts. *Opening*: the copies are read; then both are marked open, one after the other, each
-//! flushed, before anything else on the device is changed. *Closing*: the snapshot is written and flushed; then one copy is marked clean
-//! and flushed. So while anything changes, no copy is marked clean, and damage to one copy cannot restore an older clean one. A store that
-//! is found open was not closed: it begins a new generation, in which all older content of the device is ignored. Contents with journals
-//! keep the generation in which the journals were begun, if these are complete.
+//! The valid copy with the higher sequence number is current. *Opening*: both copies are read, then marked open, one after the other,
+//! each followed by a flush, before anything else on the device is changed. *Closing*: the snapshot is written and flushed, then one copy
+//! is marked clean and flushed. So no copy is marked clean while the device changes, and damage to one copy cannot restore an older clean
+//! one. A store that is found open was not closed: it begins a new generation, which ignores all older content of the device. Contents
+//! with journals keep the generation in which the journals were begun, if these are complete.
 
 mod difference;
 mod foreign;
@@ -39,12 +39,12 @@ pub use snapshot::{Section, SnapshotError, SnapshotPlace, SnapshotWriter, read_s
 
 use super::Waiting;
 
-/// What a superblock begins with.
+/// The first bytes of a superblock.
 pub const MAGIC: [u8; 8] = *b"FLSHWRT\0";
 /// The version of everything on the device: superblock, snapshot, buckets and regions.
 pub const FORMAT_VERSION: u32 = 1;
-/// Bytes at the start of the device that belong to the two copies: a place for each far larger than a block, so that
-/// where the second one lies does not depend on the block, and what overwrites the first rarely reaches it.
+/// Bytes at the start of the device for the two copies. The space of each is far larger than a block: the offset of the second copy does
+/// not depend on the block size, and data that overwrites the first rarely reaches the second.
 pub const SUPERBLOCKS_BYTES: u64 = 2 * COPY_BYTES;
 
 const COPY_BYTES: u64 = 64 << 10;
@@ -55,24 +55,24 @@ const CHECKSUM_END: usize = CHECKSUM_AT + 4;
 const OPEN: u64 = 1;
 const CLEAN: u64 = 2;
 
-/// What a device's owner has written down about it.
+/// The content of a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
-    /// Rises with every superblock written.
+    /// Increases with every superblock written.
     pub sequence: u64,
-    /// Random, chosen when the store was made.
+    /// Random, chosen when the store was created.
     pub store_id: u128,
-    /// Rises whenever the store starts empty.
+    /// Increases when the store starts empty.
     pub generation: u64,
-    /// How the device is divided.
+    /// The division of the device.
     pub layout: Layout,
-    /// Hash of the other settings that must not change under a snapshot.
+    /// Hash of the other settings that must be the same for a snapshot to be used.
     pub fingerprint: u64,
     /// Whether the store is in use.
     pub state: State,
-    /// Seed of the keys' hashes. Stores written before there was one have 0 here, the seed that they were written with.
+    /// Seed of the key hash. 0 in stores of versions without a seed, which is the seed that they used.
     pub hash_seed: u64,
-    /// Generation in which the journals of the contents were begun. 0 if it is the store's: in stores without recovery by journals.
+    /// Generation in which the journals of the contents were begun. 0 means the store's own generation: in stores without journals.
     pub journaled_generation: u64,
     /// Unix second at which the store is to be cleared; 0 is never.
     pub clear_at_seconds: u64,
@@ -81,30 +81,30 @@ pub struct Superblock {
 /// Whether the store is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// In use, or it was when the power went.
+    /// In use, or not closed before a crash.
     Open,
-    /// Closed; the snapshot says everything.
+    /// Closed; the snapshot describes the content.
     Clean(SnapshotPlace),
 }
 
-/// What a device turned out to be.
+/// The content found on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recognised {
     /// A store of this program.
     Ours(Superblock),
-    /// Nothing but zeros where superblocks lie.
+    /// Only zeros at the offsets of superblocks.
     Blank,
-    /// Something else; its name, if it is well known.
+    /// Other data, with its name if known.
     Foreign {
-        /// "an ext4 file system", for instance; `None` is data of unknown kind.
+        /// For instance "an ext4 file system"; `None` for unknown data.
         looks_like: Option<&'static str>,
     },
     /// A store of a newer version of this program.
     Newer {
-        /// The format's version.
+        /// Its format version.
         version: u32,
     },
-    /// A store of this program, no copy of whose superblock is valid.
+    /// A store of this program without a valid copy of the superblock.
     Damaged,
 }
 
@@ -125,8 +125,8 @@ impl Superblock {
         }
     }
 
-    /// How to go on with a store found on a device: with its snapshot, if it was closed cleanly and the layout and
-    /// fingerprint are still the same; otherwise in a new generation, which is empty.
+    /// The superblock with which a store is reopened, and its snapshot if the store was closed cleanly and layout and fingerprint are
+    /// unchanged. Without a snapshot, the store begins a new, empty generation.
     #[must_use]
     pub fn reopened(self, layout: Layout, fingerprint: u64) -> (Self, Option<SnapshotPlace>) {
         let open = Self { state: State::Open, layout, fingerprint, ..self };
@@ -138,8 +138,8 @@ impl Superblock {
         }
     }
 
-    /// How to go on with a store whose journaled contents are recovered although it was not closed, in a new generation for the others;
-    /// `None` if it was closed, or if layout or fingerprint are different.
+    /// The superblock of a store whose journaled contents are recovered although it was not closed; other contents begin a new
+    /// generation. `None` if the store was closed, or if layout or fingerprint have changed.
     #[must_use]
     pub fn continued(self, layout: Layout, fingerprint: u64) -> Option<Self> {
         let is_same = (self.layout, self.fingerprint) == (layout, fingerprint);
@@ -148,7 +148,7 @@ impl Superblock {
         (self.state == State::Open && is_same).then_some(continued)
     }
 
-    /// The same store in a new generation: for when its snapshot turns out not to be usable.
+    /// The same store in a new generation: used if its snapshot cannot be read.
     #[must_use]
     pub fn emptied(self) -> Self {
         Self { generation: self.generation + 1, journaled_generation: 0, clear_at_seconds: 0, ..self }
@@ -158,19 +158,19 @@ impl Superblock {
         if self.journaled_generation == 0 { self.generation } else { self.journaled_generation }
     }
 
-    /// What engines with journals mark their blocks with. It is the same after a recovery by the journals.
+    /// The mark that engines with journals write into their blocks. It is the same after a recovery by the journals.
     #[must_use]
     pub fn journaled_mark(&self) -> u64 {
         Self { generation: self.generation_of_journals(), ..*self }.generation_mark()
     }
 
-    /// What engines mark their blocks with: no other store and no other generation has it (but for one chance in 2^64).
+    /// The mark that engines write into their blocks. Other stores and generations have other marks (except with a probability of 2^-64).
     #[must_use]
     pub fn generation_mark(&self) -> u64 {
         self.mark(0)
     }
 
-    /// The mark of the snapshot that is written next.
+    /// The mark of the next snapshot.
     #[must_use]
     pub fn next_mark(&self) -> u64 {
         self.mark(self.sequence + 1)
@@ -191,7 +191,7 @@ impl Superblock {
         xxh3_64(&numbers.concat())
     }
 
-    /// Marks both copies open. Nothing else on the device may change before this has ended.
+    /// Marks both copies open. Nothing else on the device may change before this completes.
     ///
     /// # Errors
     /// A transfer failed: the store must not be used.
@@ -201,10 +201,10 @@ impl Superblock {
         self.write_next(device, waiting).await
     }
 
-    /// Marks the store closed: everything written so far is made durable, then one copy names the snapshot.
+    /// Marks the store closed: flushes all earlier writes, then writes one copy that names the snapshot.
     ///
     /// # Errors
-    /// A transfer failed: the store will be found open, that is, empty.
+    /// A transfer failed: the next opening finds the store open and starts empty.
     pub async fn mark_clean(
         &mut self,
         snapshot: SnapshotPlace,
@@ -225,7 +225,7 @@ impl Superblock {
         Self { sequence: self.sequence - 1, ..*self }.write(device, waiting).await
     }
 
-    /// Writes the copy that is not the newest.
+    /// Overwrites the older copy.
     async fn write_next(&mut self, device: &dyn Device, waiting: Waiting) -> Result<(), IoError> {
         self.sequence += 1;
         self.write(device, waiting).await
@@ -277,7 +277,7 @@ impl Superblock {
         writer.bytes
     }
 
-    /// Decodes a copy whose checksum and version are known to be good.
+    /// Decodes a copy whose checksum and version are verified.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader { bytes, at: CHECKSUM_END };
         let (sequence, store_id, generation) =
@@ -300,10 +300,10 @@ impl Superblock {
         let state = match state {
             OPEN => State::Open,
             CLEAN => State::Clean(place),
-            // The checksum holds, so this was written by something that only claims to be this version.
+            // The checksum matches, so another program wrote this under the same version.
             _ => return None,
         };
-        // Larger counts cannot occur, and the next ones must not overflow.
+        // Larger counts cannot occur; the limit prevents an overflow of the next ones.
         let counts = [sequence, generation, journaled_generation];
         counts.into_iter().all(|count| count < u64::MAX / 2).then_some(Self {
             sequence,
@@ -319,7 +319,7 @@ impl Superblock {
     }
 }
 
-/// Finds out what is on a device, without changing it.
+/// Recognises the content of a device without changing it.
 ///
 /// # Errors
 /// A read failed.
@@ -367,7 +367,7 @@ pub async fn erase(device: &dyn Device, waiting: Waiting) -> Result<(), IoError>
 enum Copy {
     Valid(Superblock),
     Newer(u32),
-    /// Ours by its first bytes, but not whole.
+    /// Has the magic of this program, but is damaged.
     Damaged,
     Other,
 }
@@ -379,14 +379,14 @@ fn read_copy(bytes: &[u8]) -> Copy {
     let bytes = &bytes[..ENCODED_BYTES];
     let mut reader = Reader { bytes, at: MAGIC.len() };
     let (version, stored) = (u32::from_le_bytes(reader.take()), u32::from_le_bytes(reader.take()));
-    // Before the version: a flipped bit in it is damage, not a newer program.
+    // Before the version check: a flipped bit in the version is damage, not a newer program.
     if stored != checksum(bytes) {
         return Copy::Damaged;
     }
     if version > FORMAT_VERSION {
         return Copy::Newer(version);
     }
-    // There is no older version yet: 0 was never written by this program.
+    // No older version exists: version 0 was never written.
     if version < FORMAT_VERSION {
         Copy::Damaged
     } else {
@@ -403,7 +403,7 @@ async fn read_head(device: &dyn Device, waiting: Waiting) -> Result<Vec<u8>, IoE
     Ok(head)
 }
 
-/// The parts of the device's head, as far as there is one, in transfers that the device accepts.
+/// The parts of the superblock area, up to the device's capacity, in transfers that the device accepts.
 fn head_parts(device: &dyn Device) -> impl Iterator<Item = (u64, usize)> {
     let geometry = device.geometry();
     let parts = geometry.transfers(0..SUPERBLOCKS_BYTES.min(geometry.capacity_bytes));

@@ -1,7 +1,7 @@
-//! Metadata with a placement handle of its own: a device whose writes all go with one handle.
+//! A device that writes metadata with its own placement handle, instead of the one of each request.
 //!
-//! Superblocks and snapshots are written at opening and closing only, so most drives are best served by the default
-//! handle, which costs none.
+//! Superblocks and snapshots are written only at opening and closing, so for most drives the default handle, which is free, is the best
+//! choice.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Writes to `device` with `placement`; that of a request is ignored.
+    /// Writes to `device` with `placement`; the handle of a request is ignored.
     #[must_use]
     pub fn new(device: Arc<dyn Device>, placement: PlacementHandle) -> Self {
         Self { device, placement }

@@ -1,4 +1,4 @@
-//! What a clean shutdown leaves for the next opening: named sections, one an engine, in the snapshot area.
+//! The snapshot of a clean close: named sections, one per engine, in the snapshot area.
 //!
 //! ```text
 //!      0             8          10     10 + n             + payload  + 8
@@ -8,8 +8,8 @@
 //!      +-------------+----------+------+--------- ··· ----+----------+
 //! ```
 //!
-//! The checksum is XXH3-64 of everything before it, seeded with the snapshot's mark. The mark is a number that the
-//! superblock names and no two snapshots share, so a section left over from an older snapshot does not pass.
+//! The checksum is XXH3-64 of all bytes before it, seeded with the snapshot's mark. The superblock contains the mark, which is different
+//! for each snapshot, so a section of an older snapshot does not verify.
 
 use std::sync::Arc;
 
@@ -19,21 +19,21 @@ use xxhash_rust::xxh3::Xxh3;
 use super::layout::Layout;
 use crate::flash::Waiting;
 
-/// Where a snapshot lies, and how to know it.
+/// The location of a snapshot, and its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotPlace {
     /// First byte on the device.
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// What seeds its checksums.
+    /// The seed of its checksums.
     pub mark: u64,
 }
 
 /// One engine's part of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The engine or setting that wrote it.
+    /// The engine or setting that the section belongs to.
     pub name: String,
     /// Its content.
     pub payload: Vec<u8>,
@@ -47,11 +47,11 @@ pub enum SnapshotError {
         "the snapshot does not fit: section \"{section}\" ends at byte {needed_bytes} of an area of {area_bytes}"
     )]
     DoesNotFit {
-        /// The section that reached past the end.
+        /// The section that exceeds the area.
         section: String,
         /// Bytes up to its end.
         needed_bytes: u64,
-        /// Bytes there are.
+        /// Size of the area.
         area_bytes: u64,
     },
     /// The content is not the snapshot that the superblock refers to.
@@ -71,7 +71,7 @@ const HEADER_BYTES: usize = 10;
 const CHECKSUM_BYTES: usize = 8;
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Writes a snapshot, section by section.
+/// Writes a snapshot section by section.
 pub struct SnapshotWriter<'a> {
     device: &'a dyn Device,
     waiting: Waiting,
@@ -91,13 +91,13 @@ impl<'a> SnapshotWriter<'a> {
         Self { device, waiting, layout: *layout, mark, piece, filled: 0, written_bytes: 0 }
     }
 
-    /// Appends a section whose payload comes in pieces of `payload_bytes` together.
+    /// Appends a section. The pieces of its payload have `payload_bytes` in total.
     ///
     /// # Errors
-    /// It does not fit, or a write failed. The snapshot is void then.
+    /// The section does not fit, or a write failed. The snapshot is then invalid.
     ///
     /// # Panics
-    /// If the pieces are not as long as announced, or the name is empty.
+    /// If the pieces have another total length, or the name is empty.
     pub async fn section<P: AsRef<[u8]>>(
         &mut self,
         name: &str,
@@ -119,7 +119,7 @@ impl<'a> SnapshotWriter<'a> {
         self.push(&hasher.digest().to_le_bytes()).await
     }
 
-    /// Ends the snapshot. It is not durable before the device is flushed, and counts only once a superblock names it.
+    /// Ends the snapshot. It is durable after a flush of the device, and valid once a superblock refers to it.
     ///
     /// # Errors
     /// A write failed.
@@ -134,7 +134,7 @@ impl<'a> SnapshotWriter<'a> {
         Ok(SnapshotPlace { offset: self.layout.metadata_offset, bytes, mark: self.mark })
     }
 
-    /// The longest payload of a section of that name for which there is room, with the snapshot's end behind it.
+    /// The longest payload of a section with this name that fits, including the end of the snapshot.
     #[must_use]
     pub fn room_bytes(&self, name: &str) -> u64 {
         let frames_bytes = 2 * (HEADER_BYTES + CHECKSUM_BYTES) + name.len();
@@ -190,10 +190,10 @@ impl<'a> SnapshotWriter<'a> {
     }
 }
 
-/// Reads the snapshot at `place`, all sections.
+/// Reads all sections of the snapshot at `place`.
 ///
 /// # Errors
-/// A read failed, or any byte is not as it was written: nothing of a damaged snapshot is used.
+/// A read failed, or a checksum does not match: no part of a damaged snapshot is used.
 pub async fn read_snapshot(
     device: &dyn Device,
     place: SnapshotPlace,
@@ -213,7 +213,7 @@ struct Reader<'a> {
     place: SnapshotPlace,
     piece: IoBuffer,
     used: usize,
-    /// Bytes handed out.
+    /// Bytes returned so far.
     read_bytes: u64,
 }
 
@@ -232,12 +232,12 @@ impl Reader<'_> {
         if checksum != hasher.digest().to_le_bytes() {
             return Err(self.damaged("checksum"));
         }
-        // Only now are the lengths and the name known to be what was written.
+        // The checksum has verified the lengths and the name.
         let name = String::from_utf8(name).map_err(|_| self.damaged("name"))?;
         Ok((!name.is_empty()).then_some(Section { name, payload }))
     }
 
-    /// The next bytes. A length beyond the end is refused before memory is allocated.
+    /// The next bytes. A length beyond the end is rejected before memory is allocated.
     async fn take(&mut self, bytes: u64) -> Result<Vec<u8>, SnapshotError> {
         if bytes > self.place.bytes - self.read_bytes {
             return Err(self.damaged("a length that reaches past the end"));

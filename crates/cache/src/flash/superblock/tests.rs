@@ -134,7 +134,7 @@ fn continued_store_keeps_the_mark_of_its_journals_only() {
     assert_eq!(store.continued(store.layout, FINGERPRINT + 1), None);
 }
 
-/// By hash seed and time of the clear; computed by another CRC-32C. Both are 0 in stores that were written before they existed.
+/// With the hash seed and the time of the clear, computed by another CRC-32C. Both are 0 in stores of versions without these fields.
 const GOLDEN_CHECKSUMS: [(u64, u64, [u8; 4]); 3] =
     [(0, 0, [137, 164, 201, 170]), (18, 0, [138, 214, 61, 87]), (18, 19, [126, 139, 213, 204])];
 
@@ -206,9 +206,8 @@ fn foreign_data_and_newer_formats_are_recognised() {
     assert_eq!(look(&device), Recognised::Foreign { looks_like: Some(name) }, "even over a store");
 }
 
-/// The story: a life with content 1 is closed; a second life opens it, changes the device to content 2 and closes again.
-/// The power is cut at every write and flush in turn. Whoever finds "clean" must find the content that its
-/// snapshot speaks of.
+/// A store is closed with content 1, then reopened, changed to content 2 and closed again. The power is cut at every write and flush in
+/// turn. If the store is then found clean, its content must match its snapshot.
 #[test]
 fn power_cut_at_any_request_leaves_no_outdated_snapshot_marked_clean() {
     let mut found_clean = [0; 3];
@@ -239,7 +238,7 @@ fn power_cut_at_any_request_leaves_no_outdated_snapshot_marked_clean() {
     assert!(found_clean[1] > 0 && found_clean[2] > 0, "both ends were seen: {found_clean:?}");
 }
 
-/// Opens the device, changes its content to `content`, closes it with a snapshot that says so.
+/// Opens the device, changes its content to `content`, and closes it with a snapshot of that content.
 async fn live(device: &dyn Device, content: u8) -> Result<(), SnapshotError> {
     let mut store = match recognise(device, Waiting::Thread).await? {
         Recognised::Ours(found) => found.reopened(layout(), FINGERPRINT).0,

@@ -1,4 +1,4 @@
-//! Any eviction policy, with regions for entries: FIFO and LRU over regions are the same code as over items in DRAM.
+//! Any eviction policy, with regions as entries: FIFO and LRU over regions share their code with those over items in DRAM.
 
 use policy::eviction::{Fifo, Lru};
 use policy::{Entry, Eviction, Slot};
@@ -12,19 +12,19 @@ pub struct ByEviction {
 }
 
 impl ByEviction {
-    /// The region written longest ago leaves first. Purely sequential on flash.
+    /// The region written longest ago is evicted first. Purely sequential on flash.
     #[must_use]
     pub fn fifo() -> Self {
         Self { policy: Box::new(Fifo::new()), wants_hits: false }
     }
 
-    /// The region that was neither written nor read for longest leaves first.
+    /// The region least recently written or read is evicted first.
     #[must_use]
     pub fn lru() -> Self {
         Self { policy: Box::new(Lru::exact()), wants_hits: true }
     }
 
-    /// These policies look neither at hashes nor at weights, and hear of every hit, so that times do not matter either.
+    /// These policies use neither hashes nor weights, and receive every hit, so times do not matter.
     const ENTRY: Entry = Entry { hash: 0, weight: 1 };
     const NOW_SECONDS: u32 = 0;
 }
@@ -50,7 +50,7 @@ impl RegionOrder for ByEviction {
         self.policy.len()
     }
 
-    /// Both policies are one queue: taking all out in turn and putting them back in the same turn changes nothing.
+    /// Both policies are a single queue: removing all regions in order and adding them again in the same order changes nothing.
     fn in_order(&mut self) -> Vec<(RegionId, u8)> {
         let regions: Vec<_> = std::iter::from_fn(|| self.victim()).map(|region| (region, 0)).collect();
         self.restore(&regions);

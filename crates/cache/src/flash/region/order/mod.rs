@@ -1,7 +1,6 @@
 //! Orders of regions: which one is reclaimed first.
 //!
-//! An order hears of regions, never of items, and does no I/O. [`ByOrder`](super::policy::ByOrder) makes a region policy
-//! of one.
+//! An order handles regions, never items, and does no I/O. [`ByOrder`](super::policy::ByOrder) makes a region policy from an order.
 
 mod by_eviction;
 mod segmented_fifo;
@@ -26,10 +25,10 @@ pub trait RegionOrder: Send {
     /// An item in the region was read. Called only if [`wants_hits`](Self::wants_hits).
     fn hit(&mut self, region: RegionId);
 
-    /// Whether hits matter. Constant for the order's life; if not, readers are spared the lock.
+    /// Whether the order uses hits. Constant for its lifetime; if not, readers skip the lock.
     fn wants_hits(&self) -> bool;
 
-    /// Chooses the next region to reclaim and takes it out.
+    /// Chooses the next region to reclaim and removes it.
     fn victim(&mut self) -> Option<RegionId>;
 
     /// Regions held.
@@ -40,7 +39,7 @@ pub trait RegionOrder: Send {
         self.len() == 0
     }
 
-    /// All regions with the priority they have now, unchanged: what [`restore`](Self::restore) rebuilds the order from.
+    /// All regions with their current priority; [`restore`](Self::restore) rebuilds the order from them.
     fn in_order(&mut self) -> Vec<(RegionId, u8)>;
 
     /// Restores the regions that [`in_order`](Self::in_order) listed before a restart, into an empty order. Lost regions are omitted.

@@ -1,8 +1,8 @@
-//! Segmented FIFO: regions of reinserted items wait in line longer than regions of new ones.
+//! Segmented FIFO: regions of reinserted items stay in the queue longer than regions of new ones.
 //!
-//! One queue a priority. A region joins the queue of its priority at the back. Whenever a queue above the lowest holds
-//! more than its share of all regions, its oldest region steps down to the back of the queue below; victims come from
-//! the front of the lowest. The lowest queue has no limit, as there is nowhere to step down to.
+//! There is one queue per priority. A region joins the queue of its priority at the back. If a queue above the lowest exceeds its share
+//! of all regions, its oldest region moves to the back of the queue below. Victims come from the front of the lowest queue, which has no
+//! limit.
 //!
 //! Source: the behaviour of CacheLib's `navySegmentedFifoSegmentRatio`.
 
@@ -29,7 +29,7 @@ impl SegmentedFifo {
         Self { segments: vec![VecDeque::new(); shares.len()], shares: shares.to_vec() }
     }
 
-    /// Regions the segment may hold: its share of all there are.
+    /// Maximum number of regions of a segment: its share of all regions.
     fn limit(&self, segment: usize) -> usize {
         let shares: u64 = self.shares.iter().map(|&share| u64::from(share)).sum();
         usize::try_from(self.len() as u64 * u64::from(self.shares[segment]) / shares)
@@ -60,7 +60,7 @@ impl RegionOrder for SegmentedFifo {
     }
 
     fn victim(&mut self) -> Option<RegionId> {
-        // Rounding leaves the lowest segment empty only if all are.
+        // Because of rounding, the lowest segment may be empty only if all are.
         let victim = self.segments.iter_mut().find_map(VecDeque::pop_front);
         self.rebalance();
         victim
@@ -78,7 +78,7 @@ impl RegionOrder for SegmentedFifo {
     }
 
     fn restore(&mut self, regions: &[(RegionId, u8)]) {
-        // Not one by one: the first few would overflow shares of a total that is not there yet.
+        // All at once: if regions were added one by one, the first would exceed shares of a total that is still small.
         for &(region, priority) in regions {
             let segment = usize::from(priority).min(self.segments.len() - 1);
             self.segments[segment].push_back(region);
@@ -98,16 +98,16 @@ mod tests {
     #[test]
     fn region_above_its_segments_share_is_demoted() {
         let mut order = SegmentedFifo::new(&[2, 1, 1]);
-        // Of one region, no upper segment may hold any: 9 falls through to the lowest.
+        // With one region in total, no upper segment may hold any: region 9 falls to the lowest.
         order.written(RegionId(9), 2);
         assert_eq!(order.in_order(), [(RegionId(9), 0)]);
         for region in [0, 1, 2] {
             order.written(RegionId(region), 0);
         }
-        // Of five regions a quarter is one: 4 stays in the highest segment.
+        // With five regions, a quarter is one: region 4 stays in the highest segment.
         order.written(RegionId(4), 2);
         assert_eq!(order.in_order().last(), Some(&(RegionId(4), 2)));
-        // A second one pushes it down one segment, and not further.
+        // A second region pushes it down by one segment only.
         order.written(RegionId(5), 2);
         assert_eq!(order.in_order()[4..], [(RegionId(4), 1), (RegionId(5), 2)]);
         assert_eq!(victims(&mut order), [9, 0, 1, 2, 4, 5]);

@@ -1,8 +1,8 @@
-//! Segmented LRU over regions: a hit lifts the whole region a segment higher.
+//! Segmented LRU over regions: a hit promotes the whole region by one segment.
 //!
-//! BlockCache, which came between McDipper's FIFO and RIPQ: cheap to run, but one popular item takes all its neighbours
-//! along, and regions leave in an order that has nothing to do with the one they were written in, which a drive with
-//! larger erase units pays for.
+//! BlockCache, the cache between McDipper's FIFO and RIPQ. It is cheap to run, but one popular item promotes all its neighbours. Regions
+//! are evicted in an order unrelated to the order of their writes, which raises the write amplification of a drive with larger erase
+//! units.
 //!
 //! Source: Zhou, Tang, Huang, Lloyd: "The Evolution of Advanced Caching in the Facebook CDN", 2016, part II.
 
@@ -17,7 +17,7 @@ pub struct SegmentedLru {
 }
 
 impl SegmentedLru {
-    /// This many segments that share `regions` equally.
+    /// Segments that share `regions` equally.
     ///
     /// # Panics
     /// If there is no segment.
@@ -65,7 +65,7 @@ impl RegionOrder for SegmentedLru {
     }
 
     fn restore(&mut self, regions: &[(RegionId, u8)]) {
-        // The highest segment first: each region rises through segments that are still empty, and so demotes no other region.
+        // The highest segment first: each region rises through segments that are still empty, so it demotes no other region.
         for of_segment in regions.chunk_by(|a, b| a.1 == b.1).rev() {
             for &(region, segment) in of_segment {
                 self.written(region, segment);
@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn hit_promotes_a_region_by_one_segment_and_demotes_the_oldest_of_a_full_one() {
-        // Worked by hand: segments of two regions. 3 and 7 climb to the top, 5 and then 1 to the second highest.
+        // Computed by hand for segments of two regions: 3 and 7 climb to the top, 5 and then 1 to the second highest.
         let mut order = filled();
         assert_eq!(plain(&mut order), [(0, 0), (2, 0), (4, 0), (6, 0), (5, 2), (1, 2), (3, 3), (7, 3)]);
-        // 5 joins the top; 3, the oldest there, falls into the segment that 5 left.
+        // 5 joins the top; 3, the oldest there, moves down to the segment that 5 left.
         order.hit(RegionId(5));
         assert_eq!(plain(&mut order)[4..], [(1, 2), (3, 2), (7, 3), (5, 3)]);
         assert_eq!(order.victim(), Some(RegionId(0)));

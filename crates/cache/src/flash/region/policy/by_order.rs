@@ -1,4 +1,4 @@
-//! A policy that looks at regions: an order of them, and a rule for which items of a reclaimed one are written again.
+//! A policy that ranks regions: an order of regions, and a rule that selects the items to reinsert from a reclaimed region.
 
 use super::super::config::{RegionConfig, Reinsertion};
 use super::super::order::RegionOrder;
@@ -9,7 +9,7 @@ use crate::KeyHash;
 /// See the module.
 pub struct ByOrder {
     order: Box<dyn RegionOrder>,
-    /// Regions that the order holds now: hits may be reported before or after that.
+    /// Whether the order holds each region. A hit may be reported before a region enters the order or after it leaves.
     held: Box<[bool]>,
     reinsertion: Reinsertion,
     again: ReinsertionPoint,
@@ -18,9 +18,9 @@ pub struct ByOrder {
 /// The insertion point of reinsertions.
 #[derive(Clone, Copy)]
 enum ReinsertionPoint {
-    /// To the priority of its hits.
+    /// The point of the priority that equals the item's hits.
     ByHits,
-    /// Always here.
+    /// Always this point.
     At(u8),
 }
 
@@ -44,7 +44,7 @@ impl RegionPolicy for ByOrder {
         Needs { hits: self.order.wants_hits(), items: false }
     }
 
-    /// A reader's lock on the region is long gone when the policy hears of the hit, and the region may be too.
+    /// The reader no longer holds the region's lock when the hit is reported, so the region may have left the order.
     fn hit(&mut self, item: &Resident) -> Option<Raise> {
         if self.held[item.region.0 as usize] {
             self.order.hit(item.region);

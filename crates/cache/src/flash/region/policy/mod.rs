@@ -17,16 +17,15 @@ use crate::KeyHash;
 
 pub use by_order::ByOrder;
 
-/// What an item's index record says of its place, if that is another than its region's: the number of a virtual block.
-/// 0 is none.
+/// The rank in an item's index record: the number of the virtual block that is the item's place in the queue. 0 means that its region is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rank(pub u16);
 
 impl Rank {
-    /// The item's place is its region's.
+    /// The item's place is its region.
     pub const NONE: Self = Self(0);
 
-    /// Whether the item's place is its region's.
+    /// Whether the item's place is its region.
     #[must_use]
     pub fn is_none(self) -> bool {
         self == Self::NONE
@@ -38,20 +37,20 @@ impl Rank {
 pub struct Resident {
     /// The region that holds it.
     pub region: RegionId,
-    /// Its own place, if it has one.
+    /// The item's virtual block, if it has one.
     pub rank: Rank,
     /// Reads since it was inserted, as far as the index counts them.
     pub hits: u8,
-    /// Its size in units of the layout, as the index knows it: rounded up a little, the same each time.
+    /// Its size in units of the layout, as the index records it: rounded up, to the same value each time.
     pub units: u32,
 }
 
-/// Where an item is to go in.
+/// Where an item is inserted into the queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Placing {
     /// Distance from the end of the queue: 0 is the lowest of the policy's levels.
     pub level: u8,
-    /// The priority behind it, where the policy has one.
+    /// The absolute priority, if the policy uses one.
     pub worth: f64,
 }
 
@@ -60,22 +59,22 @@ impl Placing {
     pub const LOWEST: Self = Self { level: 0, worth: 0.0 };
 }
 
-/// A hit gives an item another place.
+/// A hit that moves an item to another place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Raise {
-    /// What its record is to say.
+    /// The item's new rank.
     pub rank: Rank,
-    /// The priority behind it.
+    /// The absolute priority, if the policy uses one.
     pub worth: f64,
 }
 
-/// What a policy has to hear. Constant for its life.
+/// The notifications that a policy needs. Constant for its lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
     /// Hits.
     pub hits: bool,
-    /// Every item that comes, moves or leaves; and room in each index record for its rank. Such a policy protects items:
-    /// the store gives one up that the policy wants to keep only if the device fails.
+    /// Every insert, move and removal of an item, and a rank in each index record. Such a policy protects items: the store drops an item
+    /// that the policy keeps only if the device fails.
     pub items: bool,
 }
 
@@ -88,7 +87,7 @@ pub struct Needs {
 ///   passed when it leaves are those returned and passed before.
 /// * `victim` returns `None` only when the policy holds no region.
 pub trait RegionPolicy: Send {
-    /// What the policy has to hear.
+    /// The notifications that the policy needs.
     fn needs(&self) -> Needs;
 
     /// Where a new item of `units` units is inserted.
@@ -109,30 +108,30 @@ pub trait RegionPolicy: Send {
         let _ = item;
     }
 
-    /// An item was read (and that hit is counted). The policy may change its place, but never to a lower section.
+    /// An item was read; its hit count includes this read. The policy may move the item, but never to a lower section.
     fn hit(&mut self, item: &Resident) -> Option<Raise>;
 
-    /// The item's record was changed as [`hit`](Self::hit) requested; `item` is from before.
+    /// The item's record was changed as [`hit`](Self::hit) requested; `item` is the state before the change.
     fn raised(&mut self, item: &Resident, raise: Raise) {
         let _ = (item, raise);
     }
 
-    /// The item's region is being reclaimed. `None` lets the item go. `draw` is a number that is another each time this
-    /// item comes by, and the same in each run.
+    /// Called for each item of a region that is being reclaimed: the placing for its reinsertion, or `None` to evict it. `draw` is a
+    /// number that differs between reclaims of the same item and is reproducible between runs.
     fn survives(&mut self, item: &Resident, hash: KeyHash, draw: u64) -> Option<Placing>;
 
     /// A region was filled and flushed.
     fn written(&mut self, region: RegionId, point: InsertionPoint);
 
-    /// Chooses the next region to reclaim and takes it out.
+    /// Chooses the next region to reclaim and removes it.
     fn victim(&mut self) -> Option<RegionId>;
 
-    /// A victim whose reclaim was dropped half way is back.
+    /// Returns a victim whose reclaim was dropped before its end.
     fn returned(&mut self, region: RegionId, point: InsertionPoint) {
         self.written(region, point);
     }
 
-    /// Takes all regions out: nothing in them is wanted any more.
+    /// Removes all regions, because their items are cleared.
     fn give_all_up(&mut self) -> Vec<RegionId> {
         std::iter::from_fn(|| self.victim()).collect()
     }
@@ -148,19 +147,19 @@ pub trait RegionPolicy: Send {
     /// All regions with their priority, next victim first; changes nothing.
     fn in_order(&mut self) -> Vec<(RegionId, u8)>;
 
-    /// What beside [`in_order`](Self::in_order) a restart needs.
+    /// The state that a restart needs in addition to [`in_order`](Self::in_order).
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// The first step of a restart: takes up what [`save`](Self::save) gave. Says whether ranks of that time are known.
+    /// The first step of a restart: restores the result of [`save`](Self::save). Returns whether saved ranks are still valid.
     fn recall(&mut self, saved: &[u8]) -> bool {
         let _ = saved;
         false
     }
 
-    /// The last step of a restart, after the items have [entered](Self::reenter): the regions that were recovered, as
-    /// [`in_order`](Self::in_order) listed them.
+    /// The last step of a restart, after all items have [entered](Self::reenter): restores the recovered regions, in the order of
+    /// [`in_order`](Self::in_order).
     fn restore(&mut self, regions: &[(RegionId, u8)]);
 
     /// Adds an item after a restart, with its earlier rank if known; returns its rank.
@@ -169,52 +168,51 @@ pub trait RegionPolicy: Send {
         Rank::NONE
     }
 
-    /// What the policy did beyond choosing, for the statistics.
+    /// The policy's counters, for the statistics.
     fn deeds(&self) -> PolicyCounts {
         PolicyCounts::default()
     }
 }
 
-/// What a policy did beyond choosing victims.
+/// Counters of a policy's decisions besides the choice of victims.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PolicyCounts {
     /// Items given a higher place by a hit.
     pub raises: u64,
-    /// Regions at the end of the queue that were moved to its head, too many of their items being in use.
+    /// Regions moved from the end of the queue to its head, because too many of their items are in use.
     pub deferrals: u64,
     /// Regions reclaimed early because few of their items had to be rewritten.
     pub cold_victims: u64,
     /// Regions reclaimed early because they were mostly dead.
     pub compactions: u64,
-    /// Memory of the policy, bytes.
+    /// Memory of the policy in bytes.
     pub memory_bytes: u64,
 }
 
 /// A region policy by name.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OrderConfig {
-    /// The oldest region first. With reinsertion by hits it comes near LRU: McDipper.
+    /// The oldest region first. With reinsertion by hits this approximates LRU: McDipper.
     Fifo,
-    /// The region that was not read for longest first.
+    /// The least recently read region first.
     Lru,
-    /// Segments of regions, each first in, first out; from a segment above its share the oldest region falls to the
-    /// one below.
+    /// Segments of regions, each a FIFO queue; a segment above its share hands its oldest region to the segment below.
     SegmentedFifo {
-        /// The segments' shares of all regions, lowest priority first; there are as many priorities.
+        /// The segments' shares of all regions, lowest priority first; one segment per priority.
         shares: Vec<u32>,
     },
     /// Segmented LRU over regions: a hit promotes the whole region. BlockCache.
     SegmentedLru {
-        /// Segments of equal shares.
+        /// Number of segments, of equal shares.
         segments: u8,
     },
     /// A priority queue of items, approximated by regions: RIPQ.
     Ripq(RipqConfig),
-    /// An order of regions from outside.
+    /// An order of regions from another crate.
     Own(OwnOrder),
 }
 
-/// An order of regions from outside of this crate. Two of one name are taken for the same.
+/// An order of regions from another crate. Two with the same name are considered equal.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnOrder {
     /// Its name in results.
@@ -230,7 +228,7 @@ impl PartialEq for OwnOrder {
 }
 
 impl OrderConfig {
-    /// Regions that are filled side by side for items of different priorities.
+    /// Number of regions filled concurrently, one per priority.
     #[must_use]
     pub fn priorities(&self) -> usize {
         match self {
@@ -246,7 +244,7 @@ impl OrderConfig {
         matches!(self, Self::Ripq(_))
     }
 
-    /// The setting that is out of range, if any.
+    /// Describes the setting that is out of range, if any.
     pub(super) fn fault(&self) -> Option<String> {
         match self {
             Self::Fifo | Self::Lru | Self::Own(_) => None,

@@ -1,35 +1,35 @@
 //! Blocks of the queue: the state of a region or of a virtual block.
 
-/// An item on its way into a block.
+/// An item that is added to a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
     pub units: u32,
-    /// Its absolute priority, where there is one.
+    /// Its absolute priority, if the policy uses one.
     pub worth: f64,
 }
 
 /// A region or a virtual block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Block {
-    /// Units of live items whose place is here. A virtual block counts all whose records name it until they are raised again
-    /// or leave, also those of regions that were deferred since.
+    /// Units of live items whose place is this block. A virtual block counts all items whose records name it, until they are raised again
+    /// or removed, including items of regions deferred since.
     pub own: u64,
-    /// Of a region: units of its live items whose place is a virtual block.
+    /// Regions only: units of live items whose place is a virtual block.
     pub moved: u32,
-    /// Of a virtual block: when it began. Of a region: when it was last deferred; what its items' virtual blocks of before
-    /// say does not count any more, their place is the region again. Counts virtual blocks.
+    /// A number on the clock of virtual blocks begun. Virtual block: when it began. Region: when it was last deferred; the place of its
+    /// items with older ranks is then the region again.
     pub since: u64,
-    /// Section that it belongs to.
+    /// The block's section.
     pub section: u8,
     pub stage: Stage,
-    /// Of a region: levels that its items were raised to since it was written or deferred, and how often.
+    /// Regions only: sum of the levels that items were raised to since the region was written or deferred, and the number of raises.
     pub raised_levels: u32,
     pub raises: u32,
     worth_sum: f64,
     worth_units: f64,
 }
 
-/// What a restart must know of a block beside its items.
+/// The state of a block that a restart needs in addition to its items.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Memo {
     pub worth: f64,
@@ -38,7 +38,7 @@ pub(super) struct Memo {
     pub raises: u32,
 }
 
-/// Where a block is in its life.
+/// The stage of a block in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// A clean region, or a virtual block to which no item refers.
@@ -46,24 +46,24 @@ pub(super) enum Stage {
     Absent,
     /// At the head of its section: being filled.
     Open,
-    /// In line.
+    /// In the queue of its section.
     Queued,
-    /// At its end: a region that is being reclaimed, or a virtual block that fell off while items named it.
+    /// Out of the queue: a region that is being reclaimed, or a virtual block that reached the end while items named it.
     Gone,
 }
 
 impl Block {
-    /// A block that begins to be filled.
+    /// A block that is being filled.
     pub fn open(section: u8, since: u64) -> Self {
         Self { section, since, stage: Stage::Open, ..Self::default() }
     }
 
-    /// Whether it counts for its section.
+    /// Whether the block counts towards the weight of its section.
     pub fn counts(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Queued)
     }
 
-    /// Units that a virtual block counts for in its section: those of its items.
+    /// The weight of a virtual block in its section: the units of its items.
     pub fn virtual_weight(&self) -> u64 {
         if self.counts() { self.own } else { 0 }
     }
@@ -78,18 +78,18 @@ impl Block {
         }
     }
 
-    /// Takes note of the priority of an item that is given a place here.
+    /// Adds an item's priority to the mean.
     pub fn note(&mut self, item: Counted) {
         self.worth_sum += item.worth * f64::from(item.units);
         self.worth_units += f64::from(item.units);
     }
 
-    /// The mean priority, by units, of all items that were given a place here.
+    /// The mean priority, by units, of all items ever placed here.
     pub fn worth(&self) -> f64 {
         if self.worth_units > 0.0 { self.worth_sum / self.worth_units } else { 0.0 }
     }
 
-    /// What a restart must know of it beside its items.
+    /// The state that a restart needs in addition to the items.
     pub fn memo(&self) -> Memo {
         Memo {
             worth: self.worth(),
@@ -99,7 +99,7 @@ impl Block {
         }
     }
 
-    /// In line after a restart, before its items are back.
+    /// A block restored in the queue; its items are added later.
     pub fn recalled(section: u8, memo: Memo) -> Self {
         let Memo { worth, since, raised_levels, raises } = memo;
         let mut block = Self { stage: Stage::Queued, raised_levels, raises, ..Self::open(section, since) };

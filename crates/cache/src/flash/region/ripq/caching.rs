@@ -11,16 +11,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where in the queue an item belongs.
+/// The position of an item in the queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Priority {
-    /// The share of the queue that is to lie behind it: 1 is the head, near 0 the end.
+    /// The share of the queue behind the item: 1 is the head, near 0 the end.
     Relative(f64),
-    /// A number to compare with those of the other items. The queue knows which share of it lies behind.
+    /// A number that is compared with those of other items. The queue maps it to a position.
     Absolute(f64),
 }
 
-/// An item, as far as priorities depend on it.
+/// The properties of an item that determine its priority.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Object {
     /// Bytes, rounded up.
@@ -29,7 +29,7 @@ pub struct Object {
     pub uses: f64,
 }
 
-/// Where things are in the queue.
+/// The state of the queue that determines priorities.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standing {
     /// The share of the queue that lies behind the item's section: from 0, below 1. 0 for a new item.
@@ -38,16 +38,16 @@ pub struct Standing {
     pub floor: f64,
 }
 
-/// Gives items their priorities.
+/// Assigns priorities to items.
 pub trait CachingPolicy: Send {
-    /// Of a new item.
+    /// The priority of a new item.
     fn insert(&self, object: &Object, queue: &Standing) -> Priority;
 
-    /// Of an item that was read. If it is lower than the one it has, nothing happens.
+    /// The priority of an item that was read. Ignored if it is below the current one.
     fn hit(&self, object: &Object, queue: &Standing) -> Priority;
 }
 
-/// The one that was not used for longest leaves first.
+/// Evicts the least recently used item first.
 struct Lru;
 
 impl CachingPolicy for Lru {
@@ -60,7 +60,7 @@ impl CachingPolicy for Lru {
     }
 }
 
-/// Segmented LRU: in at the head of the lowest of K segments, with each hit to the head of the next.
+/// Segmented LRU: an item enters at the head of the lowest of K segments; each hit moves it to the head of the next.
 struct Slru {
     segments: f64,
 }
@@ -71,7 +71,7 @@ impl CachingPolicy for Slru {
     }
 
     fn hit(&self, _object: &Object, queue: &Standing) -> Priority {
-        // Rounding must not put an item that begins a segment into the one below.
+        // Rounding must not move an item at the start of a segment into the one below.
         let segment = (queue.behind * self.segments + 1e-9).floor() + 1.0;
         Priority::Relative((segment + 1.0).min(self.segments) / self.segments)
     }
@@ -92,7 +92,7 @@ impl CachingPolicy for Gdsf {
     }
 }
 
-/// LFU with dynamic ageing: the same without sizes.
+/// LFU with dynamic ageing: GDSF without sizes.
 struct LfuDa;
 
 impl CachingPolicy for LfuDa {
@@ -117,16 +117,16 @@ pub enum Caching {
     },
     /// Greedy-dual-size-frequency.
     Gdsf {
-        /// Uses are counted up to this. The index counts up to 256.
+        /// Uses are counted up to this value. The index counts up to 256.
         max_frequency: u16,
     },
     /// LFU with dynamic ageing.
     LfuDa,
-    /// One from outside.
+    /// A policy from another crate.
     Own(OwnCaching),
 }
 
-/// A caching policy from outside of this crate. Two of one name are taken for the same.
+/// A caching policy from another crate. Two with the same name are considered equal.
 ///
 /// ```
 /// use flashwright_cache::flash::region::{
@@ -163,7 +163,7 @@ pub struct OwnCaching {
     pub build: fn(sections: u8) -> Box<dyn CachingPolicy>,
     /// Whether its priorities are [absolute](Caching::is_absolute).
     pub is_absolute: bool,
-    /// The place, from 0 to 1, of the data of all items if there is a [single point](Caching::single_point).
+    /// The position, from 0 to 1, of all items' data if there is a [single point](Caching::single_point).
     pub single_point: f64,
 }
 
@@ -179,7 +179,7 @@ impl Eq for OwnCaching {}
 const MOST_USES: u16 = 256;
 
 impl Caching {
-    /// GDSF with frequencies as far as they are counted.
+    /// GDSF with the largest frequency that the index can count.
     pub const GDSF: Self = Self::Gdsf { max_frequency: MOST_USES };
 
     /// The policy for a queue of this many sections.
@@ -195,8 +195,8 @@ impl Caching {
         }
     }
 
-    /// Whether its priorities are absolute: then the queue keeps its sections equal in both directions, as the map from
-    /// absolute to relative priorities is their boundaries.
+    /// Whether priorities are absolute. The queue then moves blocks in both directions to balance its sections, because their boundaries
+    /// are the map from absolute to relative priorities.
     #[must_use]
     pub fn is_absolute(self) -> bool {
         match self {
@@ -206,7 +206,7 @@ impl Caching {
         }
     }
 
-    /// The place of the data of all items if there is a single point: that of new items, if they all have the same.
+    /// The position of all items' data if there is a single point: that of new items, if they all have the same one.
     #[must_use]
     pub fn single_point(self) -> f64 {
         match self {

@@ -6,17 +6,17 @@ use super::caching::Caching;
 /// Configuration of a restricted insertion priority queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RipqConfig {
-    /// K: sections that the queue is cut into, each with an insertion point at its head: of equal bytes where priorities are
-    /// relative; where they are absolute the n-th from the end has n parts. With one insertion point each, there are as many
-    /// regions in memory.
+    /// K: number of sections of the queue, each with an insertion point at its head. With relative priorities, sections have equal bytes;
+    /// with absolute ones, the n-th section from the end has n parts. With one insertion point per section, there are as many regions in
+    /// memory.
     pub sections: u8,
-    /// Which priority an item gets.
+    /// The policy that assigns priorities.
     pub caching: Caching,
-    /// SIPQ: all new and moved items go to one region in memory, and only virtual blocks express priorities. Needs
-    /// the memory of one insertion point, and rewrites items that the queue could have left in place.
+    /// SIPQ: all new and moved items go to one region in memory, and only virtual blocks express priorities. It needs the memory of one
+    /// insertion point and rewrites items that RIPQ could leave in place.
     pub single_point: bool,
-    /// If more than this share of the region at the end of the queue would have to be rewritten, the region moves to the head instead, and
-    /// the next one is tried. `None` disables this; so does a queue of absolute priorities.
+    /// If more than this share of the region at the end of the queue would have to be rewritten, the region moves to the head instead and
+    /// the next one is tried. `None` disables this. It does not apply to absolute priorities.
     pub hot_above: Option<f64>,
     /// Whether bursts of reinsertion are smoothed.
     pub early_reclaim: Option<EarlyReclaim>,
@@ -30,9 +30,9 @@ pub struct RipqConfig {
 pub struct EarlyReclaim {
     /// Weight of the newest reclaim in the moving average of the share written again.
     pub coefficient: f64,
-    /// Average above which a cold region is looked for.
+    /// Moving average above which a cold region is searched for.
     pub above: f64,
-    /// A region is cold if less than this share of it would be written again.
+    /// A region is cold if less than this share of it would be rewritten.
     pub cold_below: f64,
 }
 
@@ -55,19 +55,19 @@ impl RipqConfig {
         }
     }
 
-    /// The same without the refinements of part IV: the queue as published.
+    /// Without the refinements of part IV: the queue as published.
     #[must_use]
     pub fn plain(caching: Caching) -> Self {
         Self { hot_above: None, early_reclaim: None, compact_above: None, ..Self::new(caching) }
     }
 
-    /// Regions that are filled side by side.
+    /// Number of regions that are filled concurrently.
     #[must_use]
     pub fn points(&self) -> usize {
         if self.single_point { 1 } else { usize::from(self.sections) }
     }
 
-    /// The setting that is out of range, if any.
+    /// Describes the setting that is out of range, if any.
     pub(crate) fn fault(&self) -> Option<String> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         if !(1..=MAX_POINTS).contains(&usize::from(self.sections)) {

@@ -1,11 +1,10 @@
 //! RIPQ, a restricted insertion priority queue: a priority queue of items that writes only whole regions.
 //!
-//! The queue is a line of blocks, cut into K sections. A *device block* is a region. A *virtual block* is a
-//! place for items whose priority rose since they were written: their bytes stay where they are, only their index
-//! records name the virtual block. At the head of each section one region is being filled (the insertion point) and one
-//! virtual block takes raised items. When a region reaches the end of the queue, items that name a virtual block are
-//! written again at its section's insertion point; the others leave. So an item is on flash once, and several raises
-//! cost one write.
+//! The queue is a sequence of blocks, divided into K sections. A *device block* is a region. A *virtual block* is a place for items whose
+//! priority rose since they were written: their bytes stay in their region, and only their index records name the virtual block. At the
+//! head of each section, one region is being filled (the insertion point) and one virtual block receives raised items. When a region
+//! reaches the end of the queue, its items that name a virtual block are rewritten at the insertion point of that block's section; the
+//! others are evicted. So an item is on flash once, and several raises cost one write.
 //!
 //! ```text
 //!  head                                                                                     end
@@ -18,12 +17,11 @@
 //! slides); Zhou, Tang, Huang, Lloyd: "The Evolution of Advanced Caching in the Facebook CDN", 2016 (the article), parts III
 //! and IV.
 //!
-//! Where we deviate: sections stay equal by handing their last block to the next one, not by splits and merges (the
-//! insertion points then stay where they are named). An upper section that holds less than its share is left so where
-//! priorities are relative, as segmented LRU leaves a segment that few items climb to; the lowest section has the rest.
-//! Where priorities are absolute, blocks move up as well, and the boundaries between sections are the map from absolute
-//! to relative priorities: each block stores the mean of its items' priorities, and is ordered in its section by it. There, sections nearer
-//! to the end are smaller, and sections differ in bytes.
+//! Deviations: a section stays equal to the others by handing its last block to the next section, not by splits and merges, so insertion
+//! points keep their positions. With relative priorities, an upper section below its share is left as it is, as segmented LRU leaves a
+//! segment that few items reach; the lowest section has the rest. With absolute priorities, blocks also move up, and the boundaries
+//! between sections are the map from absolute to relative priorities: each block stores the mean priority of its items, which orders it
+//! within its section. There, sections nearer to the end are smaller.
 
 mod blocks;
 mod caching;
@@ -44,10 +42,10 @@ use queue::Queue;
 pub use caching::{Caching, CachingPolicy, Object, OwnCaching, Priority, Standing, UnknownCaching};
 pub use config::{EarlyReclaim, RipqConfig};
 
-/// Hot regions that are moved to the head before one is reclaimed.
+/// Maximum number of hot regions moved to the head before a reclaim.
 const MOST_DEFERRALS: u32 = 2;
 
-/// Weight of the newest victim in the moving average of their priorities.
+/// Weight of the newest victim in the moving average of victims' priorities.
 const FLOOR_COEFFICIENT: f64 = 0.05;
 
 /// See the module.
@@ -72,7 +70,7 @@ impl Ripq {
     /// An empty queue.
     ///
     /// # Panics
-    /// If the configuration is not sound.
+    /// If the configuration is invalid.
     #[must_use]
     pub fn new(config: &RipqConfig, layout: &Layout) -> Self {
         assert_eq!(config.fault(), None, "a configuration is checked before it is used");
@@ -99,7 +97,7 @@ impl Ripq {
         Object { bytes: f64::from(units) * self.unit_bytes, uses: f64::from(hits) + 1.0 }
     }
 
-    /// The insertion point of a priority: the lowest that is at least as high.
+    /// The insertion point of a priority: the lowest one that is at least as high.
     fn placing(&self, priority: Priority) -> Placing {
         match priority {
             Priority::Relative(share) => Placing { level: self.level_of(share), worth: 0.0 },
@@ -109,7 +107,7 @@ impl Ripq {
 
     fn level_of(&self, share: f64) -> u8 {
         let sections = f64::from(self.config.sections);
-        // Thirds and the like must not be rounded to the next point.
+        // Rounding of thirds and the like must not select the next point.
         let point = (share * sections - 1e-9).ceil().clamp(1.0, sections);
         point as u8 - 1
     }
@@ -124,7 +122,7 @@ impl Ripq {
         f64::from(self.queue.region(region).moved) / f64::from(self.region_units)
     }
 
-    /// Takes the region whose reclaim gains the most while all its live items keep their places, if there is one worth it.
+    /// Removes and returns the region whose compaction frees the most space, if any frees enough. All its live items keep their places.
     fn compact(&mut self) -> Option<RegionId> {
         let least = self.config.compact_above? * f64::from(self.region_units);
         let (dead_units, region) = self.queue.deadest()?;
@@ -138,9 +136,9 @@ impl Ripq {
         Some(region)
     }
 
-    /// A hot region goes back to where its items were raised to, and the next is looked at. The article moves it to the head
-    /// of the queue, which under segmented LRU is nearer than what most of its items earned: cold ones would stay there.
-    /// Not many in a row: the queue would advance so fast that no item is read again before it reaches the end. Not with absolute
+    /// Moves a hot region to the section that its items were raised to, and then examines the next region. The article moves it to the
+    /// head of the queue, but under segmented LRU that is above what most of its items earned: cold ones would stay there. Few regions in
+    /// a row: otherwise the queue would advance so fast that no item is read again before it reaches the end. Not with absolute
     /// priorities: a region that moves as a whole loses the differences between its items.
     fn defer_hot(&mut self) {
         let Some(hot_above) = self.config.hot_above.filter(|_| !self.config.caching.is_absolute()) else {
@@ -155,7 +153,7 @@ impl Ripq {
         }
     }
 
-    /// A region near the end that needs little reinsertion, if there was too much of it lately.
+    /// A region near the end with few items to reinsert, if recent reclaims reinserted too much.
     fn cold(&self) -> Option<RegionId> {
         let early_reclaim =
             self.config.early_reclaim.filter(|early_reclaim| self.average > early_reclaim.above)?;
@@ -239,13 +237,13 @@ impl RegionPolicy for Ripq {
         Some(victim)
     }
 
-    /// No reclaims, from which something could be learned of priorities, or which would count as such.
+    /// These removals are not reclaims: they do not update the averages or counters.
     fn give_all_up(&mut self) -> Vec<RegionId> {
         let next = || self.queue.last_region().inspect(|&region| self.queue.leave(region));
         std::iter::from_fn(next).collect()
     }
 
-    /// Back where it was: at the end.
+    /// Returns the region to the end of the queue.
     fn returned(&mut self, region: RegionId, _point: InsertionPoint) {
         self.queue.return_to_end(region);
     }

@@ -1,4 +1,4 @@
-//! The line of blocks, in sections.
+//! The queue of blocks, divided into sections.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use super::super::RegionId;
 use super::super::policy::Rank;
 use super::blocks::{Block, Counted, Memo, Stage};
 
-/// A block, by what kind it is.
+/// A block identified by its kind and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum BlockId {
     Region(RegionId),
     Virtual(Rank),
 }
 
-/// A part of the line.
+/// A section of the queue.
 #[derive(Debug)]
 struct Section {
-    /// In line, the one nearest to the end first.
+    /// Queued blocks, the nearest to the end first.
     line: VecDeque<BlockId>,
-    /// What its blocks weigh, those at its head included.
+    /// Weight of the blocks, including those being filled.
     units: u64,
     /// The virtual block at the head, if there is one.
     active: Rank,
@@ -32,31 +32,31 @@ impl Section {
 
 /// See the module.
 pub(super) struct Queue {
-    /// The lowest first.
+    /// The lowest section first.
     sections: Vec<Section>,
     regions: Vec<Block>,
-    /// By rank; the first, of no rank, is never used.
+    /// Indexed by rank; entry 0, for no rank, is unused.
     virtuals: Vec<Block>,
-    /// Ranks that were used and are not now.
+    /// Ranks that are free again after use.
     free: Vec<Rank>,
     most_ranks: usize,
-    /// Queued virtual blocks to which no item refers any more.
+    /// Queued virtual blocks to which no item refers.
     idle: usize,
     region_units: u32,
     /// Units that fill a virtual block.
     virtual_units: u64,
-    /// Regions in line.
+    /// Number of queued regions.
     len: usize,
-    /// Virtual blocks begun so far, and one: those of before a restart have none.
+    /// Number of virtual blocks begun so far, plus one: 0 marks blocks from before a restart.
     begun: u64,
-    /// Whether priorities are absolute: blocks then lie in their order, and move towards the head too.
+    /// Whether priorities are absolute: blocks are then ordered by priority and also move towards the head.
     is_absolute: bool,
     #[cfg(test)]
     pub sweeps: usize,
 }
 
-/// Virtual blocks there may be for each region, and beside them. They begin as large as regions, and shrink as their items
-/// are raised further; the limit keeps what a restart needs small.
+/// Limits of virtual blocks: per region, and in addition. They begin as large as regions and shrink as their items are raised further;
+/// the limit bounds the state that a restart needs.
 const RANKS_A_REGION: usize = 16;
 const RANKS_BESIDE: usize = 16;
 
@@ -64,7 +64,7 @@ const RANKS_BESIDE: usize = 16;
 /// left, the last block would take all raised items, and none would age.
 const MOST_FULL_VIRTUALS: u64 = 1 << 15;
 
-/// A virtual block is closed before it is full, when a region is written beside it, if it is at least this part of full.
+/// A virtual block that holds at least this fraction (1/8) of its capacity is closed early when a region is written next to it.
 const LEAST_SHARE: u64 = 8;
 
 impl Queue {
@@ -87,7 +87,7 @@ impl Queue {
         }
     }
 
-    /// Regions in line.
+    /// Number of queued regions.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -103,7 +103,7 @@ impl Queue {
         }
     }
 
-    /// What a block weighs in its section.
+    /// The weight of a block in its section.
     fn weight(&self, id: BlockId) -> u64 {
         match id {
             BlockId::Region(_) => self.block(id).region_weight(self.region_units),
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// Changes a block, and updates the weights of its section before and after.
+    /// Changes a block and updates the weight of its section.
     fn change<T>(&mut self, id: BlockId, change: impl FnOnce(&mut Block) -> T) -> T {
         let (before, section_before) = (self.weight(id), self.block(id).section);
         let was_idle = self.is_idle(id);
@@ -147,7 +147,7 @@ impl Queue {
         deferred > 0 && self.block(BlockId::Virtual(rank)).since <= deferred
     }
 
-    /// A clean region is being filled for this section. If it is lost before it is written, it may be filled for another one.
+    /// Starts to fill a clean region for this section. A region that is lost before its write may be filled again for another section.
     pub fn begin(&mut self, region: RegionId, section: u8) {
         self.change(BlockId::Region(region), |block| {
             let is_empty = block.stage == Stage::Open && block.own == 0 && block.moved == 0;
@@ -157,7 +157,7 @@ impl Queue {
         });
     }
 
-    /// An item of `region` gets its place.
+    /// Adds an item of `region` to its place.
     pub fn add(&mut self, region: RegionId, rank: Rank, item: Counted) {
         self.count(region, rank, item.units);
         let place = self.place(region, rank);
@@ -187,7 +187,7 @@ impl Queue {
         }
     }
 
-    /// An item of `region` loses its place.
+    /// Removes an item of `region` from its place.
     pub fn take(&mut self, region: RegionId, rank: Rank, units: u32) {
         match self.place(region, rank) {
             BlockId::Region(_) => {
@@ -205,7 +205,7 @@ impl Queue {
         }
     }
 
-    /// The section of an item's place. An item whose block has left the queue is in the lowest.
+    /// The section of an item's place. 0 if the block has left the queue.
     pub fn section_of(&self, region: RegionId, rank: Rank) -> u8 {
         let block = self.block(self.place(region, rank));
         if block.counts() { block.section } else { 0 }
@@ -216,14 +216,14 @@ impl Queue {
         self.block(self.place(region, rank)).stage == Stage::Open
     }
 
-    /// Level and worth of the virtual block that is an item's place, if one is and it is in line.
+    /// Section and priority of an item's virtual block, if it has one that is in the queue.
     pub fn virtual_place(&self, region: RegionId, rank: Rank) -> Option<(u8, f64)> {
         let place = self.place(region, rank);
         let block = self.block(place);
         (matches!(place, BlockId::Virtual(_)) && block.counts()).then(|| (block.section, block.worth()))
     }
 
-    /// The virtual block at the head of a section. None if all ranks are in use.
+    /// The virtual block at the head of a section. Without a free rank, [`Rank::NONE`].
     pub fn active(&mut self, section: u8) -> Rank {
         let at = usize::from(section);
         if self.sections[at].active.is_none()
@@ -275,7 +275,7 @@ impl Queue {
         self.free.push(rank);
     }
 
-    /// The virtual block joins the line; the next raise begins another.
+    /// Moves the virtual block into the queue; the next raise begins another one.
     fn seal(&mut self, rank: Rank) {
         if self.free.is_empty() && self.virtuals.len() > self.most_ranks {
             self.sweep();
@@ -292,9 +292,9 @@ impl Queue {
         self.line_up(id);
     }
 
-    /// Puts a block in the line of its section: at the head, or, where priorities are absolute, behind those of higher mean.
-    /// At the head its items would lie above everything else in the section, in the mean half of one too high. That is
-    /// worst in the lowest, where the least valuable of all would stay as long as an eighth of the queue takes to leave.
+    /// Inserts a block into its section: at the head, or with absolute priorities behind the blocks of higher mean. At the head, its
+    /// items would lie above all others of the section, half a section too high on average. That is worst in the lowest section, where
+    /// the least valuable items would stay until the whole section is evicted.
     fn line_up(&mut self, id: BlockId) {
         let section = usize::from(self.block(id).section);
         let worth = self.block(id).worth();
@@ -312,7 +312,7 @@ impl Queue {
         }
     }
 
-    /// A region joins the line at the head of a section.
+    /// Adds a written region at the head of a section.
     pub fn join(&mut self, region: RegionId, section: u8) {
         self.begin(region, section);
         // Items raised to this section before are older than those raised from now on.
@@ -346,7 +346,7 @@ impl Queue {
         }
     }
 
-    /// Up to `most` regions, from the end on.
+    /// Up to `most` regions, starting at the end of the queue.
     pub fn last_regions(&self, most: usize) -> impl Iterator<Item = RegionId> {
         let region = |id: &BlockId| match *id {
             BlockId::Region(region) => Some(region),
@@ -355,7 +355,7 @@ impl Queue {
         self.sections.iter().flat_map(|section| &section.line).filter_map(region).take(most)
     }
 
-    /// The region in line with the least alive in it, and how much is not.
+    /// The queued region with the most dead units, and their number.
     pub fn deadest(&self) -> Option<(u64, RegionId)> {
         let dead = |region: RegionId| {
             let block = self.region(region);
@@ -364,7 +364,7 @@ impl Queue {
         self.last_regions(usize::MAX).map(|region| (dead(region), region)).max()
     }
 
-    /// Takes a region out of the line, to be reclaimed. Its items keep their places until they leave.
+    /// Removes a region from the queue for its reclaim. Its items keep their places until they are removed.
     pub fn leave(&mut self, region: RegionId) {
         self.unlink(region);
         self.balance();
@@ -384,7 +384,7 @@ impl Queue {
         push(&mut self.sections[section].line, BlockId::Region(region));
     }
 
-    /// The region belongs to a section, in whose line it has no place yet.
+    /// Assigns a region to a section, before it is inserted into the section's queue.
     fn enter_section(&mut self, region: RegionId, section: usize) {
         self.change(BlockId::Region(region), |block| {
             block.section = u8::try_from(section).expect("at most 16 sections");
@@ -393,8 +393,8 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Moves a region to the head of the section that its items were raised to in the mean, and all of them with it: only
-    /// those that are read from now on are elsewhere.
+    /// Moves a region, with all its items, to the head of the section that its items were raised to on average. Only items that are read
+    /// later get other places.
     pub fn defer(&mut self, region: RegionId) {
         for section in 0..self.sections.len() {
             self.seal_active(section);
@@ -406,7 +406,7 @@ impl Queue {
         block.since = begun;
         let levels = std::mem::take(&mut block.raised_levels);
         let section = levels / std::mem::take(&mut block.raises).max(1);
-        // Empty ones were not sealed; items raised to them from now on are newer than this.
+        // Empty virtual blocks were not sealed; items raised to them from now on count as newer than the deferral.
         for section in &self.sections {
             if !section.active.is_none() {
                 self.virtuals[usize::from(section.active.0)].since = begun + 1;
@@ -417,13 +417,13 @@ impl Queue {
         self.balance();
     }
 
-    /// Puts a region that had been taken out back at the end.
+    /// Returns a removed region to the end of the queue.
     pub fn return_to_end(&mut self, region: RegionId) {
         self.link(region, 0, VecDeque::push_front);
     }
 
-    /// Hands blocks from section to section so that none holds more than its share by a block; where blocks move up
-    /// too, none less.
+    /// Moves blocks between sections so that no section exceeds its share by more than a block, and, if blocks also move up, no section
+    /// is below its share by more.
     fn balance(&mut self) {
         let all = self.sections.iter().map(|section| section.units).sum();
         for section in (1..self.sections.len()).rev() {
@@ -471,8 +471,8 @@ impl Queue {
         self.change(id, |block| block.section = u8::try_from(to).expect("at most 16 sections"));
     }
 
-    /// The highest section that begins below an absolute priority: between the means of the blocks on both sides of its
-    /// lower boundary.
+    /// The highest section whose lower boundary is below an absolute priority. A boundary lies between the means of the two adjacent
+    /// blocks.
     pub fn level_of_worth(&self, worth: f64) -> u8 {
         let mut below = 0.0;
         let mut level = 0;
@@ -491,13 +491,13 @@ impl Queue {
         level
     }
 
-    /// All regions in line, from the end on, with their sections.
+    /// All queued regions with their sections, starting at the end.
     pub fn regions_in_order(&self) -> Vec<(RegionId, u8)> {
         let with_section = |region: RegionId| (region, self.region(region).section);
         self.last_regions(usize::MAX).map(with_section).collect()
     }
 
-    /// Blocks of each section from the end on, the active virtual one last.
+    /// Blocks of each section, starting at the end; the active virtual block last.
     pub fn blocks_in_order(&self) -> impl Iterator<Item = Vec<(BlockId, Memo)>> {
         self.sections.iter().map(|section| {
             let active = (!section.active.is_none()).then_some(BlockId::Virtual(section.active));
@@ -506,12 +506,12 @@ impl Queue {
         })
     }
 
-    /// Virtual blocks begun so far.
+    /// Number of virtual blocks begun so far.
     pub fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// Sections and regions.
+    /// Number of sections and of regions.
     pub fn shape(&self) -> (usize, usize) {
         (self.sections.len(), self.regions.len())
     }
@@ -535,7 +535,7 @@ impl Queue {
         self.free = (1..self.virtuals.len()).rev().filter(unused).map(|at| Rank(at as u16)).collect();
     }
 
-    /// An item is back; its virtual block may have fallen off before.
+    /// Adds an item again; its virtual block may have left the queue before the restart.
     pub fn reenter(&mut self, region: RegionId, rank: Rank, units: u32) -> Rank {
         let is_there = self.virtuals.get(usize::from(rank.0)).is_some_and(Block::counts);
         let rank = if is_there { rank } else { Rank::NONE };
@@ -543,7 +543,7 @@ impl Queue {
         rank
     }
 
-    /// The regions that are there after a restart. Those that the line does not know join it.
+    /// Restores the recovered regions. Regions that the saved queue lacks are added.
     pub fn restore(&mut self, regions: &[(RegionId, u8)]) {
         let mut there = vec![false; self.regions.len()];
         regions.iter().for_each(|(region, _)| there[region.0 as usize] = true);
@@ -560,7 +560,7 @@ impl Queue {
         self.balance();
     }
 
-    /// What the blocks of a section weigh together.
+    /// Weight of the blocks of a section.
     #[cfg(test)]
     pub fn section_units(&self, section: usize) -> u64 {
         self.sections[section].units

@@ -1,4 +1,4 @@
-//! The line of blocks through a clean shutdown: which blocks, where.
+//! The format of the queue in the snapshot of a clean close.
 //!
 //! ```text
 //! saved    0          1         5       13        21      29
@@ -6,7 +6,7 @@
 //! section  | blocks u32 | block …
 //! block    | kind u8: 0 region, 1 virtual | number u32 | worth f64 | since u64 | raised levels u32 | raises u32 |
 //! ```
-//! Integers are little endian. The snapshot that carries it has the checksum.
+//! Integers are little-endian. The checksum of the enclosing snapshot covers this state.
 
 use super::super::RegionId;
 use super::super::policy::Rank;
@@ -18,7 +18,7 @@ pub(super) struct Saved {
     pub floor: f64,
     pub average: f64,
     pub begun: u64,
-    /// Blocks from the end on.
+    /// Blocks, starting at the end of the queue.
     pub sections: Vec<Vec<(BlockId, Memo)>>,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn encode(queue: &Queue, floor: f64, average: f64) -> Vec<u8> {
     out
 }
 
-/// Decodes the state of a queue of this shape; `None` if it has another shape or none was saved.
+/// Decodes the state of a queue of the same shape; `None` if the shape differs or no state was saved.
 pub(super) fn decode(bytes: &[u8], queue: &Queue) -> Option<Saved> {
     let (sections, regions) = queue.shape();
     let mut reader = Reader(bytes);
