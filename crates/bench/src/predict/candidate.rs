@@ -1,4 +1,4 @@
-//! The simulation of a layout: hits and writes.
+//! The simulation of a layout: its hits and writes.
 
 use policy::simulate::Access;
 use policy::simulate::flash::{Hybrid, HybridCounts, HybridRules};
@@ -8,63 +8,63 @@ use super::{Figure, OverTime};
 use crate::simulate::Batch;
 use crate::simulate::parallel::Work;
 
-/// The smallest scale at which the engine was measured beside predictions for drives of such units, as 1/N.
+/// The smallest scale, as 1/N, at which the engine was measured against predictions for drives with units of this size.
 pub(super) fn smallest_scale(unit_bytes: u64) -> u32 {
     u32::try_from(unit_bytes / (MEASURED_REGIONS * ENGINE_REGION_BYTES)).unwrap_or(u32::MAX).max(1)
 }
 
-/// Equal parts of the counted accesses, whose lowest and highest ratio is the spread over time.
+/// Number of equal parts of the counted accesses; the lowest and highest ratio among them are the spread over time.
 pub(super) const WINDOWS: u64 = 10;
 
-/// The largest deviation measured between the engine and the simulation, rounded up (docs/predict.md). Both are measured at
-/// scales where the engine has few slabs, and merges more changes into one write of a set than at full size.
+/// The largest deviation measured between the engine and the simulation, rounded up (docs/predict.md). Both are measured at scales at
+/// which the engine has few slabs, and merges more changes into one write of a set than at full size.
 pub(super) const HITS_OFF: f64 = 0.025;
 pub(super) const DRAM_HITS_OFF: f64 = 0.05;
 /// The share of set bytes that the engine saves by merging changes to one set. Regions have no such merging.
 pub(super) const SETS_LESS: f64 = 0.15;
 pub(super) const WRITES_MORE: f64 = 0.06;
-/// Regions in a reclaim unit, down to which the engine was measured beside predictions. Of fewer a write fills so much of a unit
-/// at once that the drive relocates less than foretold, and no bounds were drawn around that.
+/// Minimum number of regions per reclaim unit for which the engine was measured against predictions. With fewer, a write fills so much of
+/// a unit that the drive relocates less than predicted; no bounds were measured for that.
 const MEASURED_REGIONS: u64 = 12;
 
 /// A simulation of a layout.
 pub(super) struct Candidate {
     hybrid: Hybrid,
-    /// What is warm after so many accesses, and ends a window.
+    /// Numbers of accesses at which the warm-up and each window end.
     ends: Vec<u64>,
     seen: u64,
-    /// The counts at each of the ends so far.
+    /// The counts at each end reached so far.
     marks: Vec<HybridCounts>,
-    /// Bytes of small objects' flash and of regions: what must be written before flash is full.
+    /// Bytes of flash for small objects and of regions: the bytes to write before flash is full.
     room: (u64, u64),
     set_bytes: u32,
 }
 
-/// What it foretells of an access.
+/// Predicted figures per access.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Traffic {
-    /// Gets that hit.
+    /// Share of gets that hit.
     pub hit_ratio: Option<Figure>,
-    /// Those that DRAM had.
+    /// Share of gets that hit in DRAM.
     pub hit_ratio_dram: Option<Figure>,
-    /// Bytes that the host writes over bytes of the objects taken.
+    /// Bytes that the host writes per byte of the admitted objects.
     pub alwa: Option<Figure>,
-    /// How these three vary over time.
+    /// Variation of these three over time.
     pub over_time: OverTime,
-    /// Bytes that the host writes for an access.
+    /// Bytes that the host writes per access.
     pub host_bytes: Figure,
-    /// Of them, those of small objects.
+    /// The part of `host_bytes` for small objects.
     pub small_bytes: f64,
-    /// Pages that are read for an access.
+    /// Pages read per access.
     pub reads: f64,
-    /// Of the objects that left DRAM, those that are too large for flash.
+    /// Share of the objects evicted from DRAM that are too large for flash.
     pub too_large: f64,
-    /// Whether every part of flash that is written at all was full when counting began.
+    /// Whether every part of flash that the trace writes was full when counting began.
     pub is_filled: bool,
 }
 
 impl Candidate {
-    /// A layout before a trace of so many accesses, of which the first share is not counted.
+    /// A layout before a trace of `accesses` accesses, of which the share `warm_up` is not counted.
     pub(super) fn new(rules: HybridRules, accesses: u64, warm_up: f64) -> Self {
         let warm = (accesses as f64 * warm_up) as u64;
         let ends = (0..=WINDOWS).map(|window| warm + (accesses - warm) * window / WINDOWS);
@@ -86,7 +86,7 @@ impl Candidate {
         }
     }
 
-    /// Makes the requests; `ttls` as [`Hybrid::run`] takes it.
+    /// Simulates accesses; `ttls` as for [`Hybrid::run`].
     fn accesses(&mut self, mut accesses: &[Access], mut ttls: &[u32]) {
         while !accesses.is_empty() {
             let end = self.ends.get(self.marks.len()).map_or(u64::MAX, |end| end - self.seen);
@@ -99,7 +99,7 @@ impl Candidate {
         }
     }
 
-    /// What came of it; `None` where the trace was not run to its end.
+    /// The result; `None` if the trace was not run to its end.
     pub(super) fn traffic(&self, page_bytes: u32) -> Option<Traffic> {
         let (first, last) = (self.marks.first()?, self.marks.get(WINDOWS as usize)?);
         let windows: Vec<HybridCounts> = self.marks.windows(2).map(|pair| pair[1].since(&pair[0])).collect();
@@ -122,9 +122,9 @@ impl Candidate {
         };
         let accesses = calls(&all) as f64;
         let pages = |bytes: u64| bytes as f64 / f64::from(page_bytes);
-        // A set is read to be found in, and before it is written anew, if there is something in it. A log reads a page.
+        // A set is read for a lookup, and before it is rewritten unless it is empty. A log reads one page.
         let set_reads = (all.hits_small + all.sets_read) as f64 * pages(set_bytes).ceil();
-        // A large object begins anywhere in a page: it lies in one more than its bytes fill.
+        // A large object may begin anywhere in a page, so it covers one page more than its bytes fill.
         let reads = set_reads + all.hits_large as f64 + pages(all.hit_weight_large);
         Some(Traffic {
             hit_ratio: hits(HybridCounts::hits, HITS_OFF),
@@ -139,7 +139,7 @@ impl Candidate {
             small_bytes: small_bytes(&all) as f64 / accesses,
             reads: reads / accesses,
             too_large: all.too_large as f64 / all.offered.max(1) as f64,
-            // A part that the trace never writes is left out, such as the sets of a trace without small objects.
+            // A part that the trace never writes is ignored, such as the sets in a trace without small objects.
             is_filled: (small_bytes(first) >= self.room.0 || small_bytes(last) == 0)
                 && (first.log_weight >= self.room.1 || last.log_weight == 0),
         })
@@ -154,7 +154,7 @@ fn calls(counts: &HybridCounts) -> u64 {
     counts.gets + counts.sets + counts.removals
 }
 
-/// Whole sets, or whole regions of a log besides the open one.
+/// Bytes of whole sets, or of the regions of a log without the open one.
 fn room_of_small(rules: &HybridRules) -> u64 {
     match rules.small_log {
         Some(log) => (rules.small_weight / log.region_weight).saturating_sub(1) * log.region_weight,
@@ -195,18 +195,18 @@ mod tests {
 
     fn traffic(layout: &Layout, accesses: &[Access], warm_up: f64) -> Traffic {
         let mut candidate = Candidate::new(layout.rules(1, 1), accesses.len() as u64, warm_up);
-        // Batches end where windows do not.
+        // Batches that do not end where windows do.
         accesses.chunks(777).for_each(|some| candidate.accesses(some, &[]));
         candidate.traffic(4096).expect("it was run to its end")
     }
 
     #[test]
-    fn only_what_comes_after_the_warm_up_is_counted() {
-        // 1000 objects of 100 bytes, asked for again and again: each is missed once, in the first quarter.
+    fn accesses_of_the_warm_up_are_not_counted() {
+        // 1000 objects of 100 bytes, requested repeatedly: each misses once, in the first quarter.
         let accesses: Vec<Access> = (0..4000).map(|number| get(number % 1000, 100)).collect();
         let all = traffic(&layout(0.5), &accesses, 0.0);
         assert!((all.hit_ratio.unwrap().value - 0.75).abs() < 1e-9 && !all.is_filled);
-        // An access in four writes a set, of which few have something in them before, and three read one.
+        // One access in four writes a set, most of which are empty before; three read one.
         assert!(
             (all.host_bytes.value - 4096.0 / 4.0).abs() < 1e-9 && (all.small_bytes - 1024.0).abs() < 1e-9
         );
@@ -216,9 +216,9 @@ mod tests {
         assert_eq!(warm.alwa, None, "nothing was taken");
     }
 
-    /// Only hits read anything, as if a set were written without what is in it.
+    /// Catches a regression: a non-empty set is written without a read of its content, so that only hits read.
     #[test]
-    fn a_set_that_has_something_in_it_is_read_before_it_is_written() {
+    fn nonempty_set_is_read_before_its_write() {
         let passing: Vec<Access> = (0..4000).map(|number| get(number, 100)).collect();
         let of_one_set = f64::from(SET_BYTES) / f64::from(64 << 20);
         let found = traffic(&layout(of_one_set), &passing, 0.0);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn large_objects_are_read_in_a_page_more_than_they_fill_and_fill_flash_by_their_bytes() {
-        // 8 KiB and its header are 129 units of 64 bytes; 40 MiB of them are asked for twice.
+        // 8 KiB with its header is 129 units of 64 bytes; 40 MiB of these objects are requested twice.
         let accesses: Vec<Access> = (0..10_240).map(|number| get(number % 5120, 8192)).collect();
         let found = traffic(&layout(0.0), &accesses, 0.5);
         assert_eq!((found.hit_ratio.unwrap().value, found.reads), (1.0, 3.0));
@@ -245,9 +245,9 @@ mod tests {
         assert!((low - value).abs() < 1e-9 && (high - value * 1.06).abs() < 1e-9, "{low} {high}");
     }
 
-    /// None of them hit, and nothing was written for them.
+    /// Catches a regression: such objects are neither written nor hit.
     #[test]
-    fn objects_that_a_region_of_the_drive_takes_are_kept_at_any_scale() {
+    fn objects_up_to_a_region_are_kept_at_any_scale() {
         let whole = Layout { flash_bytes: 16 << 30, ..layout(0.0) };
         let run = |weight: u32| {
             let accesses: Vec<Access> = (0..4000).map(|number| get(number % 20, weight)).collect();
@@ -261,14 +261,14 @@ mod tests {
         assert_eq!((refused.hit_ratio.unwrap().value, refused.too_large), (0.0, 1.0), "a region is 16 MiB");
     }
 
-    /// A trace without small objects was never filled, however long it was.
+    /// Catches a regression: a trace without small objects never counts as filling flash.
     #[test]
-    fn flash_is_filled_when_every_part_that_is_written_is_full() {
-        // Large objects alone fill their half three times; no set is ever written.
+    fn flash_is_filled_when_every_written_part_is_full() {
+        // Large objects alone fill their half three times; no set is written.
         let large = |number: u32| get(number, 8192);
         let only_large: Vec<Access> = (0..24_576).map(large).collect();
         assert!(traffic(&layout(0.5), &only_large, 0.5).is_filled);
-        // A small object among eight writes 3,072 of 8,192 sets in all.
+        // One small object in eight writes 3,072 of 8,192 sets.
         let few_small: Vec<Access> = (0..24_576)
             .map(|number| if number % 8 == 0 { get(number, 100) } else { large(number) })
             .collect();
@@ -277,11 +277,11 @@ mod tests {
         assert!(traffic(&layout(0.5), &only_small, 0.5).is_filled, "no region is ever written");
     }
 
-    /// The interval was 0 to 100 % where the value was 85 % and the engine had 85.1 %: it was made of how much the parts of the
-    /// trace differ, which is no error of the prediction.
+    /// Catches a regression: the interval of the error includes the variation of the trace over time, which is no error of the
+    /// prediction.
     #[test]
-    fn a_trace_that_changes_over_time_widens_the_spread_and_not_the_interval() {
-        // 100 objects again and again in one half, and objects that never come back in the other.
+    fn change_over_time_widens_the_spread_and_not_the_interval() {
+        // One half repeats 100 objects; the other half requests each object once.
         let accesses: Vec<Access> = (0..20_000)
             .map(|number| if number < 10_000 { get(number % 100, 100) } else { get(number, 100) })
             .collect();

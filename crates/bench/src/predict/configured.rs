@@ -1,7 +1,7 @@
-//! The cache and the requests of a config, for a prediction.
+//! The cache and the requests of a config, as input of a prediction.
 //!
-//! The requests are those that a run of the config would make: the workers' sources take turns. What the simulation cannot follow is
-//! refused with the key that leaves it out, or predicted as the nearest that it can follow, with a warning.
+//! The requests are those of a run of the config, taken from the workers in turn. A setting that the simulation does not support is
+//! refused, with its key and the reason, or replaced by the nearest supported one, with a warning.
 
 use cache::SmallItems;
 use ssd::Card;
@@ -19,7 +19,7 @@ use crate::config::plan::{
 use crate::run::error::OpenError;
 use crate::run::open;
 
-/// Most requests that are made by default. Distributions have no end, and configs ask for billions.
+/// Default limit of requests. Distributions have no end, and configs request billions.
 pub const REQUESTS_AT_MOST: u64 = 20_000_000;
 
 /// A config that can be predicted.
@@ -41,9 +41,9 @@ pub struct Configured {
     pub settings: Settings,
     /// Requests per second of all workers, if the config limits them.
     pub requests_per_second: Option<f64>,
-    /// Share of the requests before the end of the config's warm-up, if it has one that is counted in requests.
+    /// Share of the requests in the config's warm-up, if its length is given in requests.
     pub warm_up: Option<f64>,
-    /// Settings that are predicted as others.
+    /// Warnings about settings that are replaced by others.
     pub warnings: Vec<String>,
     plan: RunPlan,
 }
@@ -52,7 +52,7 @@ impl Configured {
     /// Reads `config`.
     ///
     /// # Errors
-    /// The config cannot run, or has a setting that no prediction follows.
+    /// The config is invalid, or has a setting that predictions do not support.
     pub fn of(config: &Config) -> Result<Self, ConfigError> {
         let refused = |problems: Vec<Remark>| ConfigError { file: config.file.clone(), problems };
         let plan = lower(config)?;
@@ -96,14 +96,14 @@ impl Configured {
         })
     }
 
-    /// Whether the requests are drawn from distributions, whose number of keys is divided by the scale. A trace is replayed as it is.
+    /// Whether the requests are drawn from distributions; the scale then divides their number of keys. A trace is replayed unchanged.
     #[must_use]
     pub fn is_generated(&self) -> bool {
         matches!(self.instance().workload, WorkloadPlan::Online(_) | WorkloadPlan::Prepared { .. })
     }
 
-    /// The scale of the simulation if none is given. A trace is not scaled. Distributions are, as far as the engine was measured beside
-    /// predictions, and while flash has half a GiB.
+    /// The default scale of the simulation: 1 for a trace. For distributions, the largest power of two that is at most a quarter of
+    /// [`smallest_scale`](super::smallest_scale) and leaves at least 512 MiB of flash.
     #[must_use]
     pub fn usual_scale(&self, card: &Card) -> u32 {
         if !self.is_generated() {
@@ -114,7 +114,7 @@ impl Configured {
         1 << most.ilog2()
     }
 
-    /// Requests of a run.
+    /// Number of requests of a run.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.instance().run.total_ops()
@@ -165,7 +165,7 @@ fn settings(flash: &FlashPlan, fills_misses: bool) -> Settings {
     }
 }
 
-/// The limit of a closed loop, or the rate of an open one. That of a trace follows from its own times.
+/// The rate limit of a closed loop, or the arrival rate of an open loop. The rate of a trace follows from its timestamps.
 fn rate(instance: &InstancePlan) -> Option<f64> {
     match instance.run.arrivals {
         ArrivalsPlan::Uniform { per_second } | ArrivalsPlan::Poisson { per_second } => {
@@ -176,7 +176,7 @@ fn rate(instance: &InstancePlan) -> Option<f64> {
     }
 }
 
-/// Settings that no prediction follows.
+/// Remarks on settings that predictions do not support.
 fn problems(instance: &InstancePlan, flash: &FlashPlan) -> Vec<Remark> {
     let mut found = Vec::new();
     let mut refuse = |at: &str, words: &str| found.push(remark(at, words));
@@ -248,7 +248,7 @@ fn refuse_mix(config: &GeneratorConfig, refuse: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// Settings that are predicted as the nearest that the simulation has.
+/// Warnings about settings that are replaced by the nearest supported ones.
 fn warnings(instance: &InstancePlan, flash: &FlashPlan) -> Vec<String> {
     let mut words = Vec::new();
     let eviction = &instance.cache.eviction;
@@ -278,12 +278,12 @@ fn warnings(instance: &InstancePlan, flash: &FlashPlan) -> Vec<String> {
     words
 }
 
-/// Requests of a config's workers in turn, as accesses.
+/// The requests of a config's workers, taken in turn, as accesses.
 struct Requests {
     sources: Vec<Box<dyn Source>>,
     turn: usize,
     left: u64,
-    /// Time between requests, for those without a time of their own; `None` is unknown.
+    /// Time between requests without a timestamp; `None` if unknown.
     ns_per_request: Option<f64>,
     report: ReadReport,
 }
@@ -291,7 +291,7 @@ struct Requests {
 const BATCH: usize = 4096;
 
 impl Requests {
-    /// Appends the next request of the worker whose turn it is; false if none has one.
+    /// Appends the next request of the next worker; false if all workers have ended.
     fn take(&mut self, batch: &mut Vec<Access>) -> bool {
         while !self.sources.is_empty() {
             self.turn %= self.sources.len();
@@ -303,14 +303,14 @@ impl Requests {
                 RequestKind::Get | RequestKind::LoneGet => Some(AccessKind::Get),
                 RequestKind::Set | RequestKind::LoneSet => Some(AccessKind::Set),
                 RequestKind::Delete => Some(AccessKind::Delete),
-                // It changes nothing.
+                // It has no effect on the cache.
                 RequestKind::CouldExist => None,
                 RequestKind::AddChained | RequestKind::Update => unreachable!("refused with the config"),
             };
             let repeats = u64::from(request.repeat).min(self.left);
             let number = self.report.accesses as f64;
             let time_ns = request.time_ns.or_else(|| Some((number * self.ns_per_request?) as u64));
-            // Without times, the number of the access in milliseconds, as in traces, and nothing expires.
+            // Without timestamps, the access's number in milliseconds, as in traces; items then do not expire.
             let access = kind.map(|kind| Access {
                 time_ns: time_ns.unwrap_or(self.report.accesses * 1_000_000),
                 key: request.key_id,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A predicted value and the interval of its error: where the engine's value is expected for the same trace.
+/// A predicted value, and the interval in which the engine's value for the same trace is expected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
     /// The prediction.
@@ -13,8 +13,8 @@ pub struct Figure {
     pub high: f64,
 }
 
-/// The lowest and highest of ten equal parts of the counted accesses. This is how much the trace itself changes, and no error
-/// of the prediction. `None` where no part has the ratio.
+/// The lowest and highest value among ten equal parts of the counted accesses. They show the variation of the trace, not the error of the
+/// prediction. `None` if no part has the ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct OverTime {
     /// Hits over gets.
@@ -26,20 +26,20 @@ pub struct OverTime {
 }
 
 impl Figure {
-    /// A value without an error.
+    /// A value without error.
     #[must_use]
     pub fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
 
-    /// The figure of an increasing function. Bounds are converted one by one; if the sources of error are independent, they are
-    /// wider than necessary.
+    /// Applies an increasing function. Each bound is converted by itself; if the sources of error are independent, the result is wider
+    /// than necessary.
     #[must_use]
     pub fn map(self, grows: impl Fn(f64) -> f64) -> Self {
         Self { value: grows(self.value), low: grows(self.low), high: grows(self.high) }
     }
 
-    /// The figure of a decreasing function.
+    /// Applies a decreasing function.
     #[must_use]
     pub fn map_down(self, shrinks: impl Fn(f64) -> f64) -> Self {
         Self { value: shrinks(self.value), low: shrinks(self.high), high: shrinks(self.low) }

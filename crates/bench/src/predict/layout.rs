@@ -1,4 +1,4 @@
-//! A way to lay out a cache on a drive, and the rules by which it is simulated.
+//! A layout of a cache on a drive, and the rules of its simulation.
 
 use cache::LogOptions;
 use cache::flash::log::{self, LogConfig};
@@ -15,9 +15,9 @@ pub struct Layout {
     pub utilization: f64,
     /// Bytes of the cache on flash.
     pub flash_bytes: u64,
-    /// Share of them that small objects have.
+    /// Share of `flash_bytes` for small objects.
     pub small_share: f64,
-    /// The chance that an object that leaves DRAM is let into flash.
+    /// Admission probability of objects that DRAM evicts.
     pub admission: f64,
     /// The engine for small objects.
     pub small: SmallEngine,
@@ -54,7 +54,7 @@ pub struct Settings {
     pub set_bytes: u32,
     /// Bloom filter of a set.
     pub filter_bytes: u32,
-    /// Size of a region of large objects at full size; `None` is a 512th of their flash, from 256 KiB to 16 MiB.
+    /// Size of a region of large objects at full size; `None` selects a 512th of their flash, from 256 KiB to 16 MiB.
     pub region_bytes: Option<u32>,
     /// Whether a miss is fetched and stored.
     pub fills_misses: bool,
@@ -76,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-/// A set of small objects: CacheLib's default, and the page of most drives.
+/// Size of a set of small objects: CacheLib's default, and the page size of most drives.
 pub const SET_BYTES: u32 = 4096;
 /// Largest small object, key included: CacheBench's default.
 pub const SMALL_AT_MOST: u32 = 2048;
@@ -84,13 +84,13 @@ pub const SMALL_AT_MOST: u32 = 2048;
 const REGION_BYTES: u64 = 16 << 20;
 const REGIONS: u64 = 512;
 const LEAST_REGION_BYTES: u64 = 256 << 10;
-/// The smallest region that the engine has at any scale.
+/// The smallest region of the engine at any scale.
 pub(super) const ENGINE_REGION_BYTES: u64 = 64 << 10;
-/// What an item takes in DRAM besides its own: header and index, as the engine with an LRU measures it (DESIGN.md).
+/// DRAM overhead of an item: header and index, as measured for the engine with LRU (DESIGN.md).
 const DRAM_OVERHEAD_BYTES: u32 = 59;
 
 impl Layout {
-    /// What a large object may take on flash, at `1/scale`.
+    /// The largest size of a large object on flash, at `1/scale`.
     pub(super) fn item_bytes_at_most(&self, scale: u32) -> u64 {
         let rules = self.rules(scale, 0);
         u64::from(rules.large_at_most).min(rules.large_weight)
@@ -101,14 +101,14 @@ impl Layout {
         (self.flash_bytes as f64 * self.small_share) as u64
     }
 
-    /// Regions of the log for small objects at full size, as the engine chooses them: of 1 to 512 MiB.
+    /// Number of regions of the log for small objects at full size, as the engine selects it: regions of 1 to 512 MiB.
     fn log_regions(&self) -> u64 {
         let usual = || (self.small_bytes() >> 20).clamp(16, 448).max(self.small_bytes() >> 29);
         self.settings.log.regions.map_or_else(usual, u64::from)
     }
 
-    /// DRAM that the engine for small objects takes besides the cache's own, at full size: the filters of sets, or the index and the
-    /// open regions of a log.
+    /// DRAM of the engine for small objects in addition to the cache's own, at full size: filters of sets, or the index and the open
+    /// regions of a log.
     #[must_use]
     pub fn small_dram_bytes(&self) -> u64 {
         let bytes = self.small_bytes();
@@ -127,7 +127,7 @@ impl Layout {
         }
     }
 
-    /// The cache at `1/scale`.
+    /// The rules of the cache at `1/scale`.
     pub(super) fn rules(&self, scale: u32, seed: u64) -> HybridRules {
         let scaled = |bytes: f64| (bytes / f64::from(scale)) as u64;
         let settings = &self.settings;
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layout_is_divided_by_the_scale_and_its_regions_are_many() {
+    fn scaled_layout_keeps_many_regions() {
         let whole = Layout {
             dram_bytes: 42 << 30,
             utilization: 1.0,

@@ -1,9 +1,9 @@
 //! Predicts hits, wear, cost and latency of a cache on a drive from a trace or a config, without an engine, a drive or data.
 //!
-//! [`configured`] reads the cache and the requests of a config. A [`Plan`] has the layouts of a cache and the drive. The trace is read once into a temporary file. Each layout is simulated object by
-//! object ([`candidate`]), and the model drive is written as the layout would write it ([`wear`]). Years, carbon and price follow
-//! from both ([`point`]). Every figure has bounds ([`Figure`]). [`target`] chooses a point; [`report`] and [`plot`] print the
-//! result.
+//! [`configured`] reads the cache and the requests of a config. A [`Plan`] has the layouts of a cache and the drive. The trace is read
+//! once, into a temporary file. [`candidate`] simulates each layout object by object, and [`wear`] writes the model drive as the layout
+//! would. [`point`] computes years, carbon and price from both. Every figure has bounds ([`Figure`]). [`target`] selects a point;
+//! [`report`] and [`plot`] present the result.
 
 mod candidate;
 pub mod configured;
@@ -48,15 +48,15 @@ pub struct Plan {
     pub dram: Vec<Dram>,
     /// Shares of the drive that the cache takes.
     pub utilizations: Vec<f64>,
-    /// Shares of the cache on flash that small objects have.
+    /// Shares of the cache's flash for small objects.
     pub small_shares: Vec<f64>,
     /// Engines for small objects.
     pub small: Vec<SmallEngine>,
     /// Settings of the cache in all layouts.
     pub settings: Settings,
-    /// Admission probabilities of objects that leave DRAM.
+    /// Admission probabilities of objects that DRAM evicts.
     pub admissions: Vec<f64>,
-    /// With and without placement by handle.
+    /// Whether to use placement handles; both values are predicted.
     pub placements: Vec<bool>,
     /// Share of the accesses that are not counted.
     pub warm_up: f64,
@@ -64,7 +64,7 @@ pub struct Plan {
     pub ignore_ttl: bool,
     /// Prices and endurance assumptions.
     pub prices: Prices,
-    /// Threads that simulate.
+    /// Number of simulation threads.
     pub threads: usize,
     /// Seed of all random draws.
     pub seed: u64,
@@ -82,7 +82,7 @@ pub enum Dram {
 /// Prices and endurance assumptions that are not on the drive's card.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prices {
-    /// Years that the system is in use.
+    /// Years of operation of the system.
     pub system_years: f64,
     /// Write amplification that the drive's rating assumes.
     pub rated_dlwa: f64,
@@ -94,7 +94,7 @@ pub struct Prices {
 
 /// Share of the trace's bytes that a drive holds if no scale is given.
 pub const HELD: f64 = 0.25;
-/// Fewest accesses of a trace.
+/// Minimum number of accesses of a trace.
 pub const LEAST_ACCESSES: u64 = 10_000;
 
 /// The result.
@@ -108,7 +108,7 @@ pub struct Outcome {
     pub scale: u32,
     /// Accesses that were not counted.
     pub warm_up_accesses: u64,
-    /// Requests per second at full size; `None` without a rate in the plan and without a scale there or times in the trace.
+    /// Requests per second at full size; `None` if neither the plan nor a scale with timestamps gives a rate.
     pub requests_per_second: Option<f64>,
     /// Requests per second of the trace itself; `None` without times.
     pub trace_requests_per_second: Option<f64>,
@@ -116,7 +116,7 @@ pub struct Outcome {
     pub points: Vec<Point>,
 }
 
-/// The reason why there is no prediction.
+/// Why there is no prediction.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PredictError {
@@ -126,7 +126,7 @@ pub enum PredictError {
     /// The trace or the config's run is too short.
     #[error("has {accesses} accesses; a prediction needs at least {LEAST_ACCESSES}")]
     TooShort {
-        /// Its accesses.
+        /// Number of its accesses.
         accesses: u64,
     },
     /// A layout leaves no space for a cache.
@@ -239,14 +239,14 @@ fn points(
 }
 
 impl Outcome {
-    /// A warning if figures may be worse than their bounds.
+    /// A warning if the error of figures may exceed their bounds.
     #[must_use]
     pub fn warning(&self, plan: &Plan) -> Option<String> {
         let warnings: Vec<String> = self.scale_warning(plan).into_iter().chain(self.size_warning()).collect();
         (!warnings.is_empty()).then(|| warnings.join("; "))
     }
 
-    /// The trace is smaller than any for which the bounds were measured.
+    /// A warning if the trace is smaller than all for which the bounds were measured.
     fn scale_warning(&self, plan: &Plan) -> Option<String> {
         let smallest = smallest_scale(&plan.card);
         (self.scale > smallest).then(|| {
@@ -259,7 +259,7 @@ impl Outcome {
         })
     }
 
-    /// Objects of the trace are too large for flash.
+    /// A warning if objects of the trace are too large for flash.
     fn size_warning(&self) -> Option<String> {
         let worst = self.points.iter().max_by(|a, b| a.too_large.total_cmp(&b.too_large))?;
         (worst.too_large > 0.0).then(|| {
@@ -308,7 +308,7 @@ impl Plan {
             Dram::Bytes(bytes) => bytes,
             Dram::OfFlash(share) => (flash_bytes as f64 * share) as u64,
         };
-        // Without small objects there is one engine.
+        // Without small objects, both engines are the same.
         let small = if small_share > 0.0 { small } else { SmallEngine::Sets };
         let settings = self.settings;
         Layout { dram_bytes, utilization, flash_bytes, small_share, admission, small, settings }
@@ -345,7 +345,7 @@ impl Plan {
     }
 }
 
-/// Fewest bytes of flash of a layout, at the trace's scale.
+/// Minimum flash of a layout in bytes, at the trace's scale.
 const LEAST_FLASH_BYTES: u64 = 1 << 20;
 
 fn check(layout: &Layout, scale: u32) -> Result<(), PredictError> {

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_of_the_best_went_through_one_that_is_worse_in_both() {
+    fn edge_excludes_points_worse_in_both_figures() {
         let points = vec![(4940.0, 64.7), (4728.0, 68.4), (4000.0, 60.0), (5000.0, 70.0), (4728.0, 66.0)];
         assert_eq!(edge(points), [(4000.0, 60.0), (4728.0, 68.4), (5000.0, 70.0)]);
     }

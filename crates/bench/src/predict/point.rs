@@ -32,9 +32,9 @@ pub struct Point {
     pub nand_mb_per_second: Option<Figure>,
     /// Years until the rated endurance is used up.
     pub life_years: Option<Figure>,
-    /// Embodied carbon of the DRAM and of the drives worn out in the system's years, at least one.
+    /// Embodied carbon of the DRAM and of the drives that wear out in the system's lifetime, at least one.
     pub kgco2e: Option<Figure>,
-    /// Price of the same in US dollars.
+    /// Price of the DRAM and these drives in US dollars.
     pub price: Option<Figure>,
     /// Latency of a page read from flash.
     pub reads: Reads,
@@ -54,7 +54,7 @@ impl Point {
         rate: Option<f64>,
         plan: &Plan,
     ) -> Self {
-        // A drive that is not full yet relocates less than the model, which is written until it is steady, and may relocate nothing.
+        // A drive that is not full yet relocates less than the model, which is run until it is steady, or nothing.
         let dlwa = dlwa.map(|dlwa| match traffic.is_filled {
             true => dlwa,
             false => Figure { low: dlwa.low.min(1.0), ..dlwa },
@@ -90,7 +90,7 @@ impl Point {
         }
     }
 
-    /// Hits, which should be many, and carbon and price, which should be small.
+    /// The figures to maximise: hits, and negated carbon and price.
     fn merits(&self) -> Option<[f64; 3]> {
         let value = |figure: Option<Figure>| figure.map(|it| it.value);
         Some([value(self.hit_ratio)?, -value(self.kgco2e)?, -value(self.price)?])
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_are_those_that_nothing_is_better_than() {
+    fn mark_best_selects_the_pareto_front() {
         let mut points = [
             point(0.9, 400.0, 300.0),
             point(0.8, 300.0, 200.0),
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(points.map(|it| it.is_best), [true, true, false, true, true, false]);
     }
 
-    /// A drive of 1 TB for 1 drive write a day over 5 years, with 1.2 TB of flash.
+    /// A drive of 1 TB with 1.2 TB of flash, rated for one drive write per day over 5 years.
     fn plan() -> Plan {
         let mut card = Card::load("pm9d3").unwrap();
         (card.space.usable_bytes, card.space.raw_bytes) = (1_000_000_000_000, 1_200_000_000_000);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn years_carbon_and_money_are_as_worked_out_by_hand() {
         let layout = Layout { dram_bytes: 10_000_000_000, ..point(0.5, 0.0, 0.0).inputs.layout };
-        // A capacity a day at 1000 requests a second and a write amplification of 2; low and high are half and twice that.
+        // One capacity per day at 1000 requests per second and a write amplification of 2; the bounds are half and twice that.
         let bytes = 1e12 / 86_400.0 / 1000.0 / 2.0;
         let traffic = Traffic {
             too_large: 0.0,
@@ -210,7 +210,7 @@ mod tests {
         };
         near(point.nand_mb_per_second, 1e6 / 86_400.0, 5e5 / 86_400.0, 2e6 / 86_400.0);
         near(point.life_years, 5.0, 2.5, 10.0);
-        // In ten years two drives, one at least and four at most: 240 kg and 100 dollars each, and 15 kg and 40 dollars of DRAM.
+        // Two drives in ten years, at least one and at most four: 240 kg and 100 dollars each, plus 15 kg and 40 dollars for DRAM.
         near(point.kgco2e, 2.0 * 240.0 + 15.0, 240.0 + 15.0, 4.0 * 240.0 + 15.0);
         near(point.price, 2.0 * 100.0 + 40.0, 100.0 + 40.0, 4.0 * 100.0 + 40.0);
         let idle = of(Some(1e-6));
@@ -228,9 +228,9 @@ mod tests {
         assert_eq!((told, unknown.dlwa), ([None; 4], Some(Figure::exact(2.0))));
     }
 
-    /// The bound that nothing may be written took the years with it.
+    /// Catches a regression: the bound of a drive without writes makes the years unknown.
     #[test]
-    fn years_are_known_where_they_may_have_no_end() {
+    fn years_are_known_without_an_upper_bound() {
         let layout = point(0.5, 0.0, 0.0).inputs.layout;
         let bytes = 1e12 / 86_400.0 / 1000.0;
         let years = |host_bytes| {

@@ -1,4 +1,4 @@
-//! A prediction as JSON and as a table for people.
+//! A prediction as JSON and as a text table.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::report::amount::trimmed;
 use crate::report::text::{counted, drive_writes, grouped, was};
 use crate::simulate::report::{bytes, trace, ttl_words};
 
-/// The result's keys in JSON.
+/// The result as JSON.
 #[must_use]
 pub fn json(outcome: &Outcome, plan: &Plan) -> Value {
     let Outcome { totals, read, .. } = outcome;
@@ -128,7 +128,7 @@ struct Column {
     head: &'static str,
     width: usize,
     cell: fn(&Point) -> String,
-    /// It is left out where the rate is unknown.
+    /// Whether the column is omitted if the request rate is unknown.
     needs_rate: bool,
 }
 
@@ -181,7 +181,7 @@ const LEGEND_OF_RATE: &str = "NAND: media writes; read: latency of a page from f
 *  no other row has as many hits for as little carbon and money
 ";
 
-/// A table for people.
+/// The result as a text table.
 #[must_use]
 pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     let totals = &outcome.totals;
@@ -271,7 +271,7 @@ fn percent(share: f64) -> String {
     format!("{}%", trimmed(share * 100.0))
 }
 
-/// The value, and in brackets the interval of its error unless that has the same digits.
+/// The value, followed by the interval of its error in brackets unless both bounds have the same digits.
 fn shown(figure: Option<Figure>, words: impl Fn(f64) -> String) -> String {
     let Some(Figure { value, low, high }) = figure else { return "-".to_owned() };
     let (value, low, high) = (words(value), words(low), words(high));
@@ -282,9 +282,9 @@ fn shown(figure: Option<Figure>, words: impl Fn(f64) -> String) -> String {
 mod tests {
     use super::*;
 
-    /// Only the interval was printed.
+    /// Catches a regression: only the interval is printed.
     #[test]
-    fn a_figure_is_shown_with_its_value_first() {
+    fn figure_is_shown_with_its_value_first() {
         let figure = Figure { value: 85.04, low: 82.5, high: 87.5 };
         let tenths = |it: f64| format!("{it:.1}");
         assert_eq!(shown(Some(figure), tenths), "85.0 (82.5-87.5)");
@@ -292,9 +292,9 @@ mod tests {
         assert_eq!(shown(None, tenths), "-");
     }
 
-    /// Rows of 1 % and 1.4 % looked alike, and 0.4 % was 0 %.
+    /// Catches a regression: 1 % and 1.4 % look equal, and 0.4 % is shown as 0 %.
     #[test]
-    fn shares_that_differ_look_different() {
+    fn different_shares_are_shown_differently() {
         let shares = [0.004, 0.01, 0.014, 0.125, 0.29, 0.999, 1.0].map(percent);
         assert_eq!(shares, ["0.4%", "1%", "1.4%", "12.5%", "29%", "99.9%", "100%"]);
     }

@@ -149,12 +149,12 @@ impl Condition {
         if self.is_at_least { value >= self.bound } else { value <= self.bound }
     }
 
-    /// Whether the predicted value meets it; an unknown one does not, except for a life without writes.
+    /// Whether the predicted value meets the condition. An unknown value does not, except for the life of a drive without writes.
     fn is_met(&self, point: &Point) -> bool {
         self.figure.of(point).is_some_and(|figure| self.holds(figure.value))
     }
 
-    /// Whether the worse end of the interval meets it, too.
+    /// Whether the worse bound of the interval meets the condition, too.
     fn is_certain(&self, point: &Point) -> bool {
         let worse = |figure: Figure| if self.is_at_least { figure.low } else { figure.high };
         self.figure.of(point).is_some_and(|figure| self.holds(worse(figure)))
@@ -168,7 +168,7 @@ impl Condition {
 }
 
 impl Target {
-    /// The number of the cheapest point that meets all conditions. Without prices, cheaper is less DRAM and then less flash.
+    /// The number of the cheapest point that meets all conditions. Without prices, points are compared by DRAM, then by flash.
     #[must_use]
     pub fn cheapest(&self, points: &[Point]) -> Option<usize> {
         let cost = |point: &Point| {
@@ -183,7 +183,7 @@ impl Target {
             .map(|(number, _)| number)
     }
 
-    /// The answer as JSON: `point` is the number of the cheapest point or null, and `conditions` has the best value of each.
+    /// The result as JSON: `point` is the number of the cheapest point or null, and `conditions` has the best value of each figure.
     #[must_use]
     pub fn json(&self, points: &[Point]) -> Value {
         let cheapest = self.cheapest(points);
@@ -202,7 +202,7 @@ impl Target {
         })
     }
 
-    /// The answer for people.
+    /// The result as text.
     #[must_use]
     pub fn text(&self, points: &[Point]) -> String {
         let Some(number) = self.cheapest(points) else { return self.refusal(points) };

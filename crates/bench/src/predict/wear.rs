@@ -12,42 +12,41 @@ use crate::run::latency::Histogram;
 pub(super) struct Use<'a> {
     /// The drive, at full size.
     pub card: &'a Card,
-    /// Share of it that is written.
+    /// Share of the drive that is written.
     pub utilization: f64,
-    /// Share of that for small objects.
+    /// Share of the written part for small objects.
     pub small_share: f64,
     /// Whether small and large objects have a handle each.
     pub placement: bool,
-    /// Bytes per second that the host writes.
+    /// Bytes that the host writes per second.
     pub host_bytes_per_second: f64,
-    /// Bytes per second of small objects among them.
+    /// The part of these bytes for small objects.
     pub small_bytes_per_second: f64,
-    /// The engine that writes them.
+    /// The engine for small objects.
     pub small: SmallEngine,
     /// Size of a set.
     pub set_bytes: u32,
-    /// Pages per second that it reads.
+    /// Pages that the host reads per second.
     pub reads_per_second: f64,
 }
 
 /// Seeds over which write amplification is averaged.
 const SEEDS: u64 = 3;
-/// Pages of the model drive: a gigabyte of pages of 4 KiB, which takes seconds for all seeds.
+/// Pages of the model drive: one GiB of 4 KiB pages, which takes seconds for all seeds.
 const PAGES: u64 = 1 << 18;
-/// Pages of the model drive in virtual time.
+/// Pages of the model drive for the simulation of latencies.
 const TIMED_PAGES: u64 = 1 << 16;
-/// A drive of so few pages relocates less than a whole one, by up to this factor (docs/studies.md: 3.32 at 1/2048, 3.51 at
-/// 1/16).
+/// A drive of few pages relocates less than a whole one, by up to this factor (docs/studies.md: 3.32 at 1/2048, 3.51 at 1/16).
 const MOVES_MORE: f64 = 0.1;
 /// An engine that merges changes to one set into one write makes the drive relocate less, by up to this factor
 /// (docs/predict.md).
 const MOVES_LESS: f64 = 0.25;
 /// Additional relocation if regions end in the middle of a unit.
 const AT_THE_ENDS: f64 = 0.05;
-/// The same if small and large objects have a handle each: 1.10 to 1.22 were measured where 1.00 was predicted, with regions of
+/// The same if small and large objects have a placement handle each: 1.10 to 1.22 were measured where 1.00 was predicted, with regions of
 /// a 12th to a 48th of a unit (docs/predict.md).
 const AT_THE_ENDS_PLACED: f64 = 0.25;
-/// Largest share of reads in the simulated load: a run ends after a number of writes.
+/// Largest share of reads in the simulated load. Limited because a run ends after a number of writes.
 const MOST_READS: f64 = 0.98;
 
 /// Latency of reads from flash.
@@ -113,7 +112,7 @@ impl Use<'_> {
         }
     }
 
-    /// The drive with about this number of pages; the part that is never written lies behind its end.
+    /// The shape of the drive on `card`, with its logical space reduced to the written part.
     fn shape(&self, card: &Card) -> Result<Shape, String> {
         let mut shape = card.shape(self.placement);
         let pages = (f64::from(shape.logical_pages) * self.written_share()).round().max(1.0);
@@ -158,7 +157,7 @@ impl Use<'_> {
         Ok(Some(bounds.widened(MOVES_LESS * moved(least), MOVES_MORE * moved(most) + at_the_ends)))
     }
 
-    /// Latency of a read at that load.
+    /// Latency of a read under this load.
     pub(super) fn reads(&self, seed: u64) -> Result<Reads, String> {
         if self.reads_per_second <= 0.0 {
             return Ok(Reads::Unknown);
@@ -190,17 +189,16 @@ impl Use<'_> {
         if writes.mean_ns().unwrap_or(0.0).max(mean_ns) > BEHIND * took.came_ns as f64 {
             return Ok(Reads::TooMany);
         }
-        // Where all take the same the histogram's step may put a part of them above the mean.
+        // If all latencies are equal, the histogram's resolution may put a percentile above or below the mean.
         let mean_ns = mean_ns as u64;
         Ok(Reads::Take(ReadLatency { mean_ns, p01_ns: p01_ns.min(mean_ns), p99_ns: p99_ns.max(mean_ns) }))
     }
 }
 
-/// A drive under a load above its rate falls behind steadily: its requests then take at least this share of the whole
-/// simulated time.
+/// A drive under a load above its rate falls behind steadily: its requests then take at least this share of the whole simulated time.
 const BEHIND: f64 = 0.02;
 
-/// The card with about this number of pages, or the fewest that its units allow.
+/// The card with about `pages` pages, or with the minimum that its units allow.
 fn at_most(card: &Card, pages: u64) -> Result<Card, String> {
     let space = &card.space;
     let wanted = (space.usable_bytes / u64::from(space.page_bytes)).div_ceil(pages);
@@ -228,18 +226,18 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_a_page_of_the_drive_however_large_that_is() {
+    fn write_of_a_set_takes_whole_drive_pages() {
         let (small, large) = (Card::load("pm9d3").unwrap(), Card::load("qlc").unwrap());
         assert_eq!(used(&small).pages_per_second(), (2.0, 1.0));
         assert_eq!(used(&large).pages_per_second(), (2.0, 0.25), "of 16 KiB");
-        // Sets alone, on so little of the drive that nothing is moved: four times as much is written as is asked for.
+        // Only sets, on so little of the drive that nothing is relocated: the drive writes four times the requested bytes.
         let alone = Use { host_bytes_per_second: 2.0 * 4096.0, utilization: 0.2, ..used(&large) };
         let written = alone.dlwa(1, |_| true).unwrap().unwrap();
         assert!((written.value - 4.0).abs() < 0.01, "{written:?}");
     }
 
     #[test]
-    fn space_that_is_never_written_is_spare() {
+    fn unwritten_space_is_spare() {
         let card = Card::load("pm9d3").unwrap();
         let dlwa = |of: Use<'_>| of.dlwa(1, |_| true).unwrap().unwrap().value;
         let all = dlwa(used(&card));

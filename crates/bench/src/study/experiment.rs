@@ -70,7 +70,7 @@ pub enum Mix {
 pub struct Measured {
     /// Write amplification of the drive in steady state.
     pub dlwa: f64,
-    /// The same over time: host writes in drive capacities, and write amplification of the interval.
+    /// Write amplification over time: host writes in drive capacities, and the value of the interval.
     pub curve: Vec<(f64, f64)>,
     /// Write amplification of the cache.
     pub alwa: f64,
@@ -136,7 +136,7 @@ impl Mix {
 }
 
 impl Experiment {
-    /// The paper's default run (§6.1): 42 GB of DRAM, 4 % of flash for small objects, all of the drive in use.
+    /// The paper's default run (§6.1): 42 GB of DRAM, 4 % of flash for small objects, the whole drive in use.
     #[must_use]
     pub fn usual(mix: Mix, placement: bool) -> Self {
         Self { mix, utilisation: 1.0, soc_percent: 4, dram_mb: 43_000, tenants: 1, placement }
@@ -180,7 +180,7 @@ impl Experiment {
         )
     }
 
-    /// The most popular 5 % of a pool's keys get half of its requests.
+    /// A pool in which the most popular 5 % of the keys get half of the requests.
     fn pool(&self, keys: f64, value_bytes: &str) -> String {
         let (get, set) = self.mix.ratios();
         let (hot, warm, cold) = (0.05 * keys, 0.25 * keys, 0.7 * keys);
@@ -193,7 +193,7 @@ impl Experiment {
         )
     }
 
-    /// Runs until the drive is steady, and half as long again. `advance` receives the completed share.
+    /// Runs until the drive is steady and for half that time again. `advance` receives the completed share.
     ///
     /// # Errors
     /// The run failed or was stopped.

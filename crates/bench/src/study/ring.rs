@@ -1,4 +1,4 @@
-//! The FDP paper's write amplification with the share of bucket writes that logs of real caches show, on the model drive without the
+//! The FDP paper's write amplification for the share of bucket writes found in logs of real caches, on the model drive without the
 //! engine: random rewrites of buckets beside a ring of regions.
 
 use ssd::Card;
@@ -25,7 +25,7 @@ const UTILISATION: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 /// Share of flash in buckets in figure 9 of the paper, in percent.
 const PERCENTS: [u32; 7] = [4, 8, 16, 32, 64, 90, 96];
 
-/// Collection begins before this amount of host writes, and the level before the first wrap is counted from it.
+/// Host writes, in capacities, by which collection has begun; the level before the first wrap is measured from there.
 const COLLECTS: f64 = 1.5;
 
 fn replays(runner: &Runner, all: &[Mixed]) -> Result<Vec<Replayed>, StudyError> {
@@ -139,7 +139,7 @@ mod tests {
     use crate::run::stop::Stop;
     use crate::study::Progress;
 
-    /// All required points of both studies lie in their ranges, and with the old share of 60 % some do not.
+    /// Catches a regression: with the old share of 60 %, some required points of both studies are outside their ranges.
     #[test]
     fn plateau_and_shares_meet_the_paper_with_real_shares_of_bucket_writes() {
         let runner = |bucket_writes| {

@@ -3,8 +3,8 @@
 use super::experiment::{Experiment, Measured, Mix, StudyError};
 use super::{Chart, Line, Outcome, Point, Runner};
 
-/// Accepted write amplification with placement: the paper's 1.03 with a tolerance. At full utilisation the drive relocates something; with
-/// less, nothing that can be counted, and 1.00 is the least that there is.
+/// Accepted write amplification with placement: the paper's 1.03 with a tolerance. At full utilisation the drive relocates a little; at
+/// lower utilisation it relocates nothing measurable, and 1.00 is the minimum.
 const PLACED: (f64, f64) = (1.0, 1.05);
 const PLACED_FULL: (f64, f64) = (1.003, 1.05);
 

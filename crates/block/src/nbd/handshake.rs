@@ -53,7 +53,7 @@ pub(super) struct Handshake<'a> {
     /// The export for which contexts were set. They are valid only if the client then selects it.
     contexts_of: Vec<u8>,
     contexts: Vec<Context>,
-    /// The last option that was last_option.
+    /// The code of the last received option.
     last_option: u32,
 }
 

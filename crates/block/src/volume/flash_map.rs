@@ -1,6 +1,6 @@
 //! The contents of each flash page, as recorded by the table, the journal and the intent log; and the state built from them.
 //!
-//! Each record replaces what earlier records say about its page. Each page also has a *rank*: the position of the record that
+//! Each record replaces earlier records of its page. Each page also has a *rank*: the position of the record that
 //! assigned its block.
 //! A table lists the blocks of a set in eviction order, and the journal follows it, so ranks give the order of the sets' queues.
 

@@ -216,7 +216,7 @@ fn lost_entries(end: u64, flushed: u64) -> VolumeError {
     ))
 }
 
-/// Pages that these records say clients' writes were stored on.
+/// The pages on which clients' writes were stored, according to `records`.
 pub(super) fn written_pages<'a>(records: impl IntoIterator<Item = &'a Record>) -> impl Iterator<Item = u32> {
     let is_written = |record: &&Record| record.held.is_some_and(|held| held.fresh && held.dirty);
     records.into_iter().filter(is_written).map(|record| record.page)
@@ -228,8 +228,8 @@ impl Ring {
         self.following.iter().find(|(_, block)| block.chain == chain).map(|(&sequence, _)| sequence)
     }
 
-    /// Where that block may be: at 0 after opening, after the last block of an earlier commit, or before the first block of the chain that
-    /// was read.
+    /// Possible sequence numbers of that block: 0 after opening, the one after an earlier commit's last block, or the one before the first
+    /// block of the chain.
     fn first_places(&self) -> impl Iterator<Item = u64> + use<> {
         let after_earlier = self.earlier.map(|(_, sequence)| sequence + 1);
         let before_others =

@@ -5,7 +5,7 @@
 //! ```text
 //! lock the blocks -> allocate a page for each -> write the pages -> update the map -> intent log, not flushed -> reply
 //! flush or FUA: intent log -> one flush of the flash for all waiting requests -> reply
-//! now and then: records of all changes -> journal -> flush of the flash; the intent log before it is no longer needed
+//! commit: records of all changes -> journal -> flush of the flash; the intent log before it is no longer needed
 //! later: runs of dirty blocks -> disk -> flush of the disk -> the journal records them as clean
 //! ```
 //!
@@ -127,11 +127,11 @@ struct Shared {
     blocks: Arc<RangeLock>,
     /// Locks blocks of the disk that are being written.
     disk_writers: Arc<RangeLock>,
-    /// PageContents (0..1) while the oldest epoch is written to the disk.
+    /// Its range 0..1 is locked while the oldest epoch is written to the disk.
     destager: Arc<RangeLock>,
-    /// PageContents (0..1) while a table or the superblock is written.
+    /// Its range 0..1 is locked while a table or the superblock is written.
     metadata_writer: Arc<RangeLock>,
-    /// PageContents (0..1) by the batch of dirty blocks that is being written to the disk.
+    /// Its range 0..1 is locked by the batch of dirty blocks that is being written to the disk.
     cleaning_turn: Arc<RangeLock>,
     superblock: Mutex<Superblock>,
     pace: Mutex<Pace>,
@@ -178,7 +178,7 @@ impl Volume {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Whether blocks are inserted on a read miss: not for such a client, and not in write-only mode.
+    /// Whether a read miss inserts its block: not after [`without_caching`](Self::without_caching), and not in write-only mode.
     #[must_use]
     pub fn caches_reads(&self) -> bool {
         self.may_cache && self.shared.state.lock().sets.tuning().mode != Mode::WriteOnly

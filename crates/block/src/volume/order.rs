@@ -5,7 +5,7 @@
 //! earlier flush and some later writes. A block that is rewritten before its epoch is on the disk keeps both versions on
 //! flash.
 //!
-//! Ceph's write-back cache of RBD images (`rwl`, `ssd`) and journaling file systems work alike. The cost: writes of several epochs
+//! Ceph's write-back cache of RBD images (`rwl`, `ssd`) and journaling file systems work in the same way. The cost: writes of several epochs
 //! are not merged, older versions take pages, and each epoch needs a flush of flash and disk. Epochs are destaged if too
 //! many pages wait, when the volume is cleaned, and when a block is idle (then all epochs up to its own). Writes never bypass the
 //! cache, and trims are not passed to the disk, which may still need the discarded data.
@@ -212,7 +212,7 @@ impl Shared {
     /// Writes all epochs of earlier writes to the disk.
     pub(super) async fn destage_all(self: &Arc<Self>) -> Result<()> {
         let change = self.state.lock().changes.number();
-        // What a failed flash has committed can still be read there and written to the disk.
+        // Blocks committed before the flash failed can still be read there and written to the disk.
         let mut result = self.commit(change).await;
         let last = self.state.lock().journal.confirmed_commit;
         let oldest_left = || {

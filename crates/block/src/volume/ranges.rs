@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 /// Locks on ranges of blocks.
 #[derive(Default)]
 pub(super) struct RangeLock {
-    /// RangeGuard and waiting ranges, by ticket.
+    /// Held and waiting ranges, by ticket.
     claims: Mutex<BTreeMap<u64, Range<u64>>>,
     tickets: Mutex<u64>,
     released: Event,
@@ -39,7 +39,7 @@ impl RangeLock {
         }
     }
 
-    /// RangeLock that are held or waited for.
+    /// The ranges that are held or waited for.
     pub(super) fn claimed(&self) -> Vec<Range<u64>> {
         self.claims.lock().values().cloned().collect()
     }

@@ -88,7 +88,7 @@ impl Shared {
         if first.end == offset + len as u64 {
             return self.read_segment(&first, mode).await;
         }
-        // All begin before any is awaited. Otherwise requests of others would move the disk's head in between.
+        // All begin before any is awaited. Otherwise other requests would move the disk's head in between.
         let segments: Vec<Range<u64>> = std::iter::once(first).chain(segments).collect();
         let read = join_all(segments.iter().map(|segment| self.read_segment(segment, mode))).await;
         let mut whole = IoBuffer::zeroed(len);

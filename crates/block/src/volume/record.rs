@@ -8,9 +8,9 @@
 //!      +--------+--------+-------------------+----------+-------+- - - - - - - - - - - -+
 //! ```
 //!
-//! A record replaces what earlier ones say about its page, so replaying a record twice changes nothing.
+//! A record replaces earlier records of its page, so replaying a record twice changes nothing.
 //! `flags`: 1 the page holds `block` (otherwise it is free), 2 dirty, 4 partial (a second unit lists the sectors),
-//! 8 fresh (the page was written since the previous commit: `crc` tells after a crash whether the write completed),
+//! 8 fresh (the page was written since the previous commit: `crc` shows after a crash whether the write completed),
 //! 16 epoch (a last unit has it in its first 8 bytes and zeros in the rest; only in tables of ordered volumes). `crc`
 //! is CRC-32C of the page, or 0 if it is unknown and the record is not fresh. `standing` is the policy state of the block when the
 //! record was made ([`Standing`]); every value is valid, and format 1 always has 0.

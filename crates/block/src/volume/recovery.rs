@@ -6,7 +6,7 @@
 //! flushed count in any case. Of the others, the longest prefix counts after which every page has its recorded contents: all entries
 //! after a kill of the process; after a power cut at least those of acknowledged flushes. Finally the result is flushed, and a commit repeats it, so that
 //! the next recovery reaches the same result. If the journal has no space, a table is written instead without a commit, so
-//! repeated interrupted recoveries use up nothing.
+//! repeated interrupted recoveries use no journal space.
 //!
 //! The policy state is that of the table, followed by the blocks of the journal and the intent log in their order. After a close it is
 //! complete. After a crash the hits since the table are lost, except the hit counts that were recorded when blocks were written.

@@ -91,7 +91,7 @@ impl Shared {
         }
         let mut is_on_flash_alone = false;
         for segments in segments.chunks(CONCURRENT_SEGMENTS) {
-            // All begin before any is awaited. Otherwise requests of others would move the disk's head in between.
+            // All begin before any is awaited. Otherwise other requests would move the disk's head in between.
             let written: Result<Vec<bool>> = join_all(segments.iter().map(write)).await.into_iter().collect();
             is_on_flash_alone |= written?.contains(&true);
         }

@@ -1,7 +1,7 @@
-//! Logs of real and emulated drives beside the model: the series of "Characterizing and Emulating FDP SSDs with WARP", FAST '26.
+//! Compares the model with logs of real and emulated drives: the series of "Characterizing and Emulating FDP SSDs with WARP", FAST '26.
 //!
 //! A folder has the logs, as `warp_series.csv` and `warp_series_meta.csv`. The [name](setup) of a series gives its drive and its
-//! workload, which runs as a fio job file on the model until the host has written as much as in the log. Compared is the write
+//! workload, which runs as a fio job file on the model until the host has written as much as in the log. The study compares the write
 //! amplification of the last tenth of the host's writes.
 
 mod setup;
@@ -17,9 +17,9 @@ use super::{Chart, Line, Outcome, Point, Runner, StudyError};
 use crate::drive::log::{DriveLog, LogSample};
 use crate::jobs::replay::Replay;
 
-/// Series with their write counters.
+/// File with the write counters of all series.
 pub const SERIES_FILE: &str = "warp_series.csv";
-/// Capacity of the drive of each series.
+/// File with the capacity of each series' drive.
 pub const META_FILE: &str = "warp_series_meta.csv";
 
 /// A logged series.
@@ -36,7 +36,7 @@ impl Series {
     /// Reads all series of a folder.
     ///
     /// # Errors
-    /// A text that names the file and the reason.
+    /// The file that cannot be read, and the reason.
     pub fn read_all(folder: &Path) -> Result<Vec<Self>, String> {
         let read = |name: &str| {
             let path = folder.join(name);
@@ -63,7 +63,7 @@ impl Series {
         Ok(all)
     }
 
-    /// Write amplification of a part of the host's writes.
+    /// Write amplification between two shares of the host's writes.
     #[must_use]
     pub fn dlwa(&self, from: f64, to: f64) -> f64 {
         let end = self.log.host_bytes() as f64;
@@ -140,7 +140,7 @@ pub fn model(
     }))
 }
 
-/// Every series of the folder beside the model.
+/// Compares every series of the folder with the model.
 pub(super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
     let folder = runner.logs.as_ref().ok_or(StudyError::NeedsLogs)?;
     let all = Series::read_all(folder).map_err(StudyError::Output)?;

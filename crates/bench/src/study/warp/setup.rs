@@ -1,4 +1,4 @@
-//! Drive and workload of a series, from its name.
+//! The drive and workload of a series, derived from its name.
 //!
 //! `Cachelib/DRIVE/…/socN/fdp|nofdp/…` is a cache with N % of its space in buckets, `FIO/…/3syn/DISTRIBUTION/fdp|fdp_share|nofdp/…`
 //! three writers side by side, `FIO/ssda` and `FIO/ssdb` one stream of random writes.

@@ -11,7 +11,7 @@
 //! Little-endian. `crc` is CRC-32C of the whole block with this field zero, so a torn block is detected. `sequence` numbers the
 //! blocks since the volume was created; `chain` is the `crc` of the previous block, so a block left from before a recovery is not
 //! taken for the continuation of a newer one. `flags` bit 0 ends a commit. `uuid` distinguishes the blocks of an
-//! earlier volume. `confirmed` and `flushed`, in the intent log only, tell what had been flushed when the block was written:
+//! earlier volume. `confirmed` and `flushed`, in the intent log only, record the flushes that had completed when the block was written:
 //! commits up to `confirmed`, and of the intent log's blocks that follow that commit, those before sequence `flushed` (0 if none). Older
 //! programs write 0 and ignore both.
 

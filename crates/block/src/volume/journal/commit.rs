@@ -17,7 +17,7 @@ use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::record::{Record, UNIT_BYTES};
 use crate::volume::state::State;
 
-/// CommitReason a commit is made.
+/// Why a commit is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::volume) enum CommitReason {
     /// A request waits for its changes, or pages run short.

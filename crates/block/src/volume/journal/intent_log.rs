@@ -2,8 +2,8 @@
 //!
 //! A disk loses unflushed writes in a power cut, but not when a program ends. Here the map of the written blocks is in the
 //! process's memory. So before a write is acknowledged, its records are *written* to flash without a flush: one small write for
-//! all waiting requests. The next commit repeats all of them, so entries matter only until then, and a ring that is
-//! overwritten again and again suffices.
+//! all waiting requests. The next commit repeats all of them, so entries matter only until then, and a ring
+//! suffices.
 //!
 //! The entry only has to be in memory that outlives the process, so a file or a block device [absorbs](device::Device::absorb) it
 //! and nothing waits for the device.

@@ -123,7 +123,7 @@ impl RegionStore {
         self
     }
 
-    /// Reports only keys with the selected hashes: other items need not be read for the callback.
+    /// Reports only keys with the selected hashes. Reclaim does not read other items for the callback.
     #[must_use]
     pub fn with_eviction_callback_for(mut self, is_reported: HashFilter) -> Self {
         self.is_reported = Some(is_reported);

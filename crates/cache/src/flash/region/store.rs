@@ -446,7 +446,7 @@ impl RegionStore {
         space / self.layout.unit_bytes as usize * self.layout.unit_bytes as usize - entry::HEADER_BYTES
     }
 
-    /// Bytes of the regions in service, and of those among them that are not clean.
+    /// Bytes of all regions, and of the regions in service that are not clean.
     #[must_use]
     pub fn room_bytes(&self) -> (u64, u64) {
         let (in_service, clean) = (self.supply.in_service() as u64, self.supply.clean() as u64);

@@ -2,7 +2,7 @@
 //!
 //! A bucket's write ends under the lock of its shard. Whether an item that the write removed from the bucket has left the cache is
 //! decided later, under the lock of the item's key, because DRAM may hold it. In between, the key may be removed or stored again. This
-//! module records which of these happened first, so that the item's destructor is called exactly once.
+//! module records which event came first, so that the item's destructor is called exactly once.
 
 use super::Soc;
 use super::bucket::{Bucket, BucketId, Entry, Fingerprint};

@@ -351,7 +351,7 @@ impl Soc {
         self.filters.bytes() + self.written.bytes() + self.config.pending_limit_bytes
     }
 
-    /// Bytes of all buckets, and of those that were written and not emptied since.
+    /// Bytes of all buckets, and of the buckets that were written and not emptied since.
     #[must_use]
     pub fn room_bytes(&self) -> (u64, u64) {
         let written: u64 = self.written.words().map(|word| u64::from(word.count_ones())).sum();

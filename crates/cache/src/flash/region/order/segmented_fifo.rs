@@ -78,7 +78,7 @@ impl RegionOrder for SegmentedFifo {
     }
 
     fn restore(&mut self, regions: &[(RegionId, u8)]) {
-        // All at once: if regions were added one by one, the first would exceed shares of a total that is still small.
+        // Added together: if regions were added one by one, the first would exceed shares of a total that is still small.
         for &(region, priority) in regions {
             let segment = usize::from(priority).min(self.segments.len() - 1);
             self.segments[segment].push_back(region);
