@@ -174,14 +174,14 @@ fn files_of_different_compressions_are_read_in_sequence() {
 
 #[test]
 fn invalid_rows_are_counted_and_the_first_reported() {
-    let mut text = "key,op,size\na,GET,1\nb,PUT,1\n".to_owned();
+    let mut text = "key,op,size\na,GET,1\nb,SEND,1\n".to_owned();
     text.push_str(&"c,GET,many\n".repeat(20));
     let (_folder, replay) = replay_of(&text, |_| ());
     assert_eq!(drain_all(&replay, 2).concat().len(), 1);
     let stats = replay.stats();
     assert_eq!((stats.rows, stats.rejected_rows, stats.messages.len()), (1, 21, 8));
     assert!(
-        stats.messages[0].ends_with("trace.csv:3: `PUT` is not a known operation"),
+        stats.messages[0].ends_with("trace.csv:3: `SEND` is not a known operation"),
         "{}",
         stats.messages[0]
     );
@@ -279,7 +279,7 @@ fn repeated_trace_continues_its_times() {
 
 #[test]
 fn repeated_trace_without_rows_ends() {
-    for text in ["", "key,op,size\n", "key,op,size\nx,PUT,1\n"] {
+    for text in ["", "key,op,size\n", "key,op,size\nx,SEND,1\n", "key,op,size\nx,HEAD,1\n"] {
         let (_folder, replay) = replay_of(text, |config| config.repeat = true);
         assert!(drain_all(&replay, 2).concat().is_empty());
     }

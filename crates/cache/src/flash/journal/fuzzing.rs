@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use device::event_loop::wait_for;
 use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request, VirtualClock};
-use pollster::block_on;
 
 use super::block::{self, FIELDS_AT, FORMAT_AT, HEADER_BYTES, WORDS_AT};
 use super::{Chain, FLUSHED, JournalOptions, JournalPlace, Position};
@@ -74,10 +74,10 @@ fn recover_regions(blocks: &[Vec<u8>]) {
         Arc::new(MemoryDevice::with_block_bytes(config.capacity_bytes, BLOCK_BYTES as u32));
     let place = config.journal_place(id).expect("the store has a journal");
     write_blocks(&device, &place, blocks);
-    if let Ok(chain) = block_on(Chain::read(&device, &place, Waiting::Thread)) {
+    if let Ok(chain) = wait_for(Chain::read(&device, &place, Waiting::Thread)) {
         check_position(&chain, &place);
         let clock = Arc::<VirtualClock>::default();
-        let store = block_on(RegionStore::recover(device, clock, config, id, &chain, Waiting::Thread));
+        let store = wait_for(RegionStore::recover(device, clock, config, id, &chain, Waiting::Thread));
         assert!(store.is_ok_and(|store| store.is_empty()), "there are no tables");
     }
 }
@@ -93,9 +93,9 @@ fn recover_log(blocks: &[Vec<u8>]) {
         Arc::new(MemoryDevice::with_block_bytes(config.log_bytes, BLOCK_BYTES as u32));
     let place = config.journal_place().expect("the log has a journal");
     write_blocks(&device, &place, blocks);
-    if let Ok(chain) = block_on(crate::flash::log::read_journal(&device, &config, Waiting::Thread)) {
+    if let Ok(chain) = wait_for(crate::flash::log::read_journal(&device, &config, Waiting::Thread)) {
         let mut log = HashLog::new(device, config).expect("a valid configuration");
-        block_on(log.recover(&chain, Waiting::Thread));
+        wait_for(log.recover(&chain, Waiting::Thread));
         assert_eq!(log.stats().items, 0, "there are no pages");
     }
 }
