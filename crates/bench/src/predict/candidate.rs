@@ -23,7 +23,7 @@ pub(super) const DRAM_HITS_OFF: f64 = 0.05;
 /// The share of set bytes that the engine saves by merging changes to one set. Regions have no such merging.
 pub(super) const SETS_LESS: f64 = 0.15;
 pub(super) const WRITES_MORE: f64 = 0.06;
-/// Minimum number of regions per reclaim unit for which the engine was measured against predictions. With fewer, a write fills so much of
+/// Minimum number of regions per reclaim unit for which the engine was measured against predictions. With fewer, a write fills such a part of
 /// a unit that the drive relocates less than predicted; no bounds were measured for that.
 const MEASURED_REGIONS: u64 = 12;
 
@@ -49,7 +49,7 @@ pub(super) struct Traffic {
     pub hit_ratio_dram: Option<Figure>,
     /// Bytes that the host writes per byte of the admitted objects.
     pub alwa: Option<Figure>,
-    /// Variation of these three over time.
+    /// Variation of the ratios above over time.
     pub over_time: OverTime,
     /// Bytes that the host writes per access.
     pub host_bytes: Figure,
@@ -64,7 +64,7 @@ pub(super) struct Traffic {
 }
 
 impl Candidate {
-    /// A layout before a trace of `accesses` accesses, of which the share `warm_up` is not counted.
+    /// A layout before a trace of `accesses` accesses. The first ones, a share of `warm_up`, are not counted.
     pub(super) fn new(rules: HybridRules, accesses: u64, warm_up: f64) -> Self {
         let warm = (accesses as f64 * warm_up) as u64;
         let ends = (0..=WINDOWS).map(|window| warm + (accesses - warm) * window / WINDOWS);
@@ -206,7 +206,7 @@ mod tests {
         let accesses: Vec<Access> = (0..4000).map(|number| get(number % 1000, 100)).collect();
         let all = traffic(&layout(0.5), &accesses, 0.0);
         assert!((all.hit_ratio.unwrap().value - 0.75).abs() < 1e-9 && !all.is_filled);
-        // One access in four writes a set, most of which are empty before; three read one.
+        // One access in four writes a set, which is usually empty before; three read one.
         assert!(
             (all.host_bytes.value - 4096.0 / 4.0).abs() < 1e-9 && (all.small_bytes - 1024.0).abs() < 1e-9
         );
@@ -229,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    fn large_objects_are_read_in_a_page_more_than_they_fill_and_fill_flash_by_their_bytes() {
-        // 8 KiB with its header is 129 units of 64 bytes; 40 MiB of these objects are requested twice.
+    fn large_object_is_read_in_one_page_more_than_its_bytes() {
+        // 8 KiB with its header is 129 units of 64 bytes; each of 40 MiB of objects is requested twice.
         let accesses: Vec<Access> = (0..10_240).map(|number| get(number % 5120, 8192)).collect();
         let found = traffic(&layout(0.0), &accesses, 0.5);
         assert_eq!((found.hit_ratio.unwrap().value, found.reads), (1.0, 3.0));

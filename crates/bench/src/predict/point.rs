@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn years_carbon_and_money_are_as_worked_out_by_hand() {
+    fn years_carbon_and_price_equal_hand_computed_values() {
         let layout = Layout { dram_bytes: 10_000_000_000, ..point(0.5, 0.0, 0.0).inputs.layout };
         // One capacity per day at 1000 requests per second and a write amplification of 2; the bounds are half and twice that.
         let bytes = 1e12 / 86_400.0 / 1000.0 / 2.0;

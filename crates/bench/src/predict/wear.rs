@@ -20,7 +20,7 @@ pub(super) struct Use<'a> {
     pub placement: bool,
     /// Bytes that the host writes per second.
     pub host_bytes_per_second: f64,
-    /// The part of these bytes for small objects.
+    /// The part of `host_bytes_per_second` for small objects.
     pub small_bytes_per_second: f64,
     /// The engine for small objects.
     pub small: SmallEngine,
@@ -257,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_it_is_told_nothing() {
+    fn stopped_run_returns_no_dlwa() {
         let card = Card::load("pm9d3").unwrap();
         assert_eq!(used(&card).dlwa(1, |share| share < 0.5), Ok(None));
     }
 
     #[test]
-    fn reads_take_longer_the_more_is_asked_until_it_is_too_much() {
+    fn read_latency_rises_with_load_until_the_drive_is_overloaded() {
         let card = Card::load("pm9d3").unwrap();
         let at = |times: f64| {
             let it = used(&card);

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turn_changes_only_later_requests() {
+    fn swap_changes_only_later_requests() {
         let turned: Vec<_> = made(1, 300).take(600).collect();
         let never: Vec<_> = made(1, 1000).take(600).collect();
         assert_eq!(turned[..300], never[..300]);

@@ -23,7 +23,7 @@ use crate::{metrics, service_manager, signals};
 
 pub use settings::Settings;
 
-/// How long each step of closing may take. A service manager kills a server that takes much longer.
+/// Time limit of each step of closing. A service manager kills a server that takes much longer.
 const CLOSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The command line of `serve`.
@@ -49,7 +49,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
 /// Serves until a signal comes. Reports the requests until then.
 fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     let options = options(settings)?;
-    // Before the cache is opened, which creates the file of flash.
+    // Before the cache is opened, because that creates the flash file.
     options.check().map_err(|error| error.to_string())?;
     check_metrics(settings)?;
     check_recovery(settings)?;
@@ -121,7 +121,8 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, String> {
     tls.map(Some).map_err(|error| format!("TLS: {error}"))
 }
 
-/// The page shows keys' prefixes and errors of the device, so that it needs the same permission as the protocol.
+/// Refuses `--metrics` on an address that other machines can reach, unless `--insecure` is set: the page shows key prefixes and device
+/// errors, so it needs the same permission as the protocol.
 fn check_metrics(settings: &Settings) -> Result<(), String> {
     match settings.metrics.filter(|address| !address.ip().is_loopback() && !settings.insecure) {
         None => Ok(()),
@@ -139,7 +140,7 @@ fn recover_after(settings: &Settings) -> RecoverAfter {
     }
 }
 
-/// Only a log on flash is recovered without a clean close.
+/// Checks `recover-after`: only a log on flash is recovered without a clean close.
 fn check_recovery(settings: &Settings) -> Result<(), String> {
     let name = &settings.recover_after;
     match recover_after(settings) {
@@ -154,7 +155,7 @@ fn check_recovery(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// Opens the cache, with the content of the last server as far as `recover-after` permits.
+/// Opens the cache, with the items of the previous server if `recover-after` permits.
 fn open(settings: &Settings) -> Result<Cache, String> {
     let eviction = EvictionConfig::new(settings.eviction);
     let mut builder = Cache::builder().dram_bytes(settings.dram).eviction(eviction);
@@ -193,7 +194,7 @@ fn with_flash(builder: Builder, settings: &Settings, name: &str) -> Result<Build
     flash.small_items = match settings.small_items.as_deref() {
         Some("sets") => Some(SmallItems::Sets),
         None if flash.recover_after == RecoverAfter::CleanClose => None,
-        // Without the setting too: the default may be sets, which are not recovered.
+        // Also if the setting is absent: the default may be sets, which are not recovered.
         _ => Some(SmallItems::Log(LogOptions::default())),
     };
     let regions = &mut flash.regions;

@@ -30,7 +30,7 @@ impl Model {
     }
 }
 
-/// What the device and the model were when the history was cut.
+/// The device and the model at the end of a history that was cut.
 type Cut = Option<(MemoryDevice, Model)>;
 
 /// The end of a history.
@@ -214,7 +214,7 @@ struct Back {
     cuts: usize,
 }
 
-/// Runs a log through several crashes, each at the end of a call; and checks an image from the middle of a request.
+/// Runs a log through several crashes, each at the end of a call, and checks an image from the middle of a request.
 fn run(case: Case, back: &mut Back) {
     let mut random = StdRng::seed_from_u64(case.seed);
     let memory = MemoryDevice::with_block_bytes(1 << 20, 512).absorbing(case.has_page_cache);

@@ -41,7 +41,7 @@ fn random_faults_never_serve_a_wrong_value_ripq() {
 }
 
 fn assert_serves_no_wrong_value(config: RegionConfig) {
-    // Regions fail often here, and each of them must go on.
+    // Regions fail often in this test, and none may be retired.
     let config = RegionConfig { retire_after_failures: u8::MAX, ..config };
     let faults =
         Faults { failed_reads: 0.02, failed_writes: 0.02, flipped_reads: 0.05, flipped_writes: 0.2, ..NONE };
@@ -129,7 +129,7 @@ fn region_that_cannot_be_written_at_the_end_loses_its_items() {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Puts items until the store takes none; how many it took. Does the background work, though no time passes.
+/// Inserts items until the store refuses one. Returns the number of inserted items. Runs background steps, but time stands still.
 fn fill_until_refused(store: &RegionStore, first_key: u64) -> (u64, Refusal) {
     for key in first_key.. {
         let (name, value) = (key.to_le_bytes(), value(key, 0));
@@ -146,7 +146,7 @@ fn fill_until_refused(store: &RegionStore, first_key: u64) -> (u64, Refusal) {
     unreachable!("keys do not end")
 }
 
-/// A file system that was full for 20 seconds permanently retired 114 regions, each after three failures.
+/// Catches a regression: a file system that is full for 20 seconds retires 114 regions permanently, each after three failures.
 #[test]
 fn writes_that_fail_for_20_seconds_lose_nothing_in_memory_and_retire_nothing() {
     let (device, clock) = (faulty(0, NONE), Arc::new(VirtualClock::default()));
@@ -203,7 +203,7 @@ fn writes_that_fail_for_an_hour_lose_their_items_and_retire_nothing() {
     assert_accounts_balance(&store);
 }
 
-/// Fails writes of region `bad` until this is changed.
+/// Fails all writes of the region with number `bad`; the test can change the number.
 fn fail_writes_of(device: &FaultDevice, bad: &Arc<AtomicU64>) {
     let (bad, region_bytes) = (Arc::clone(bad), u64::from(small().region_bytes));
     device.fail_where(move |request| match request {
@@ -271,7 +271,7 @@ fn retired_regions_are_restored_and_tested_immediately() {
     assert_eq!((good.retired_regions(), good.stats().regions_returned), (0, 1));
 }
 
-/// Each region goes bad after the one before it was retired.
+/// Each region starts to fail after the previous one is retired.
 #[test]
 fn store_is_worn_out_when_its_regions_fail_one_by_one() {
     let (device, bad) = (faulty(0, NONE), Arc::new(AtomicU64::new(1)));
@@ -353,7 +353,7 @@ fn every_flipped_byte_of_a_region_is_detected_or_harmless() {
         let entry_bytes = 32 + 8 + 900;
         let in_entry = at < 3 * 960 && at % 960 < entry_bytes;
         assert_eq!(damaged, usize::from(in_entry), "byte {at}");
-        // Reclaim it: the table is noticed too, and no item stays behind either way.
+        // A reclaim of the region detects the damaged table too, and leaves no item in the index.
         let mut key = 100_u64;
         while store.stats().regions_reclaimed == 0 {
             put(&store, &key.to_le_bytes(), &[0; 900], 0);
@@ -373,7 +373,7 @@ fn lost_write_is_detected() {
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     put_version(&store, 1, 0);
     drain(&store);
-    // The blocks hold what another store, with another identity, wrote at the same place.
+    // The blocks hold data that a store with another identity wrote at the same offsets.
     let other = RegionStore::create(
         Arc::clone(&device) as Arc<dyn Device>,
         Arc::new(VirtualClock::default()),

@@ -46,7 +46,7 @@ fn dry(order: OrderConfig, capacity_bytes: u64, regions: u64) -> DryStore {
     DryStore::new(&config, Packing::Seamless).unwrap()
 }
 
-/// 0.5 percentage points: what eight insertion points may cost.
+/// Accepted loss of hit ratio by eight insertion points: 0.5 percentage points.
 const MOST_LOST: f64 = 0.005;
 
 fn assert_near(caching: Caching, exact: &Counts, capacity_bytes: u64, most_lost: f64, accesses: &[Access]) {

@@ -1,4 +1,4 @@
-//! The store as a whole, against its simplest twin.
+//! Tests of the store through its interface.
 
 mod dropped;
 mod faults;
@@ -26,7 +26,7 @@ pub(super) fn small() -> RegionConfig {
     RegionConfig { region_bytes: 64 << 10, max_write_bytes: 16 << 10, ..RegionConfig::new(24 * (64 << 10)) }
 }
 
-/// The policies that give items places of their own, over [`small`] regions.
+/// RIPQ over [`small`] regions.
 pub(super) fn ripq(change: impl FnOnce(&mut RipqConfig)) -> RegionConfig {
     let mut config = RipqConfig { sections: 4, ..RipqConfig::new(Caching::Slru { segments: 4 }) };
     change(&mut config);
@@ -37,7 +37,7 @@ pub(super) fn blockcache() -> RegionConfig {
     RegionConfig { order: OrderConfig::SegmentedLru { segments: 4 }, ..small() }
 }
 
-/// A clock that moves on by 20 ms whenever it is read, so that pauses end. Its date stands still.
+/// A clock whose monotonic time advances by 20 ms at each read, so that pauses end. Its Unix time is constant.
 #[derive(Default)]
 struct Ticking(AtomicU64);
 
@@ -66,7 +66,7 @@ pub(super) fn value(key: u64, version: u64) -> Vec<u8> {
     (0..len as u64).map(|at| (seed.rotate_left((at % 64) as u32) ^ at) as u8).collect()
 }
 
-/// Inserts, doing the background work itself when the store is full.
+/// Inserts an item, and runs background steps while the store is full.
 pub(super) fn put(store: &RegionStore, key: &[u8], value: &[u8], expiry_seconds: u32) {
     let item = FlashItem { key, hash: KeyHash::of(key), value: &[value], expiry_seconds, tag: 3 };
     loop {
@@ -104,7 +104,7 @@ pub(super) fn drain(store: &RegionStore) {
     block_on(store.drain(Waiting::Thread));
 }
 
-/// Every item that came in is still there, or left in one of the ways that are counted.
+/// Asserts that every inserted item is present or counted as removed.
 pub(super) fn assert_accounts_balance(store: &RegionStore) {
     let stats = store.stats();
     let left = stats.overwritten + stats.forgotten + stats.evictions + stats.items_lost;

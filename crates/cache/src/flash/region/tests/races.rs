@@ -198,8 +198,8 @@ fn flush_wakes_tasks_that_wait_for_space() {
     assert!(store.ready());
 }
 
-/// A reclaim that needs a buffer looks for a sealed region to flush, and then for a task that flushes one. If a region was sealed in
-/// between, the reclaim waited for itself, since it was the only task that steps.
+/// Catches a regression: a reclaim that needs a buffer looks for a sealed region to flush, and then for a task that flushes one. If a
+/// region is sealed in between, and no other task steps, the reclaim waits forever.
 #[test]
 fn sealed_region_without_a_flush_is_flushed_by_the_waiting_task() {
     let gate = gate(small().capacity_bytes);

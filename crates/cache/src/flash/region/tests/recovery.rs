@@ -197,10 +197,10 @@ struct Back {
     cuts: usize,
 }
 
-/// What the device and the model were when the history was cut.
+/// The device and the model at the end of a history that was cut.
 type Cut = Option<(MemoryDevice, Model)>;
 
-/// Runs a store through several crashes, each at the end of a call; and checks an image from the middle of a request.
+/// Runs a store through several crashes, each at the end of a call, and checks an image from the middle of a request.
 fn run(case: &Case, back: &mut Back) {
     let mut random = StdRng::seed_from_u64(case.seed);
     let capacity_bytes = case.config.capacity_bytes;

@@ -1,4 +1,4 @@
-//! Compares the store with the same policies on numbers alone: they must hit and miss the same requests.
+//! Compares the store with [`DryStore`](super::super::DryStore): both must hit and miss the same requests.
 
 use device::MemoryDevice;
 use rand::rngs::StdRng;

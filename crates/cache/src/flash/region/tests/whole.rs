@@ -1,4 +1,4 @@
-//! Regions that are written from end to end.
+//! Regions that are written as a whole, including their unused part.
 
 use device::{IoBuffer, MemoryDevice};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const EARLIER: u8 = 0xEE;
 
-/// What the first region holds after a filling of a single item, over an earlier one.
+/// The content of the first region after a second filling with a single item.
 fn first_region(write_whole: bool) -> Vec<u8> {
     let config = RegionConfig { write_whole, ..small() };
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(config.capacity_bytes));
@@ -22,7 +22,7 @@ fn first_region(write_whole: bool) -> Vec<u8> {
     region.to_vec()
 }
 
-/// A drive takes what is not written again for live, and moves it whenever it collects.
+/// A drive treats bytes that are not overwritten as live, and relocates them in garbage collection.
 #[test]
 fn unused_part_of_a_region_keeps_old_bytes_unless_written_whole() {
     let of_earlier = |region: Vec<u8>| region.into_iter().filter(|&byte| byte == EARLIER).count();
