@@ -36,7 +36,7 @@ use crate::export::{Client, Export, Operation, Reply};
 
 /// A mounted file system with one file. Dropping it unmounts it.
 pub struct Mounted {
-    /// Never dropped: fuser's session would unmount the file system that is at the path by then, even another one. Its descriptor
+    /// Never dropped: fuser's session would unmount the file system that is then at the path, even another one. Its descriptor
     /// stays open until the process ends.
     session: Option<ManuallyDrop<BackgroundSession>>,
     path: PathBuf,

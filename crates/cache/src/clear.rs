@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Removes some items in DRAM, each with its copy on flash, so that each destructor is called once. Returns where to go on.
+    /// Removes some items in DRAM, each with its copy on flash, so that each destructor is called once. Returns the position to continue from.
     fn clear_by_key(&self, from: Cursor, caught_panic: &CaughtPanic) -> Option<Cursor> {
         self.dram.scan(from, 1, &mut |item| {
             let hash = self.hash_of(item.key());

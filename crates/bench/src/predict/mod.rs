@@ -42,7 +42,7 @@ pub struct Plan {
     /// trace's bytes.
     pub scale: Option<u32>,
     /// Requests per second that the drive's cache serves. `None` is the trace's own rate times the scale if `scale` is given, and
-    /// unknown otherwise: the scale that fits the drive says nothing about its load.
+    /// unknown otherwise: a scale derived from the drive's size does not determine its load.
     pub requests_per_second: Option<f64>,
     /// DRAM of the cache.
     pub dram: Vec<Dram>,

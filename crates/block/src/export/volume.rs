@@ -42,7 +42,7 @@ impl VolumeExport {
         Ok(Self { slot, may_cache: true, tasks: Tasks::new()? })
     }
 
-    /// The same for clients whose requests [insert no blocks](Volume::without_caching).
+    /// Serves the volume in `slot` to clients whose requests [insert no blocks](Volume::without_caching).
     ///
     /// # Errors
     /// If no thread can be started.

@@ -2,7 +2,7 @@
 //!
 //! The connection's thread runs an [event loop](device::event_loop): most requests complete on it, and it sends their replies with one
 //! call before it sleeps. A request that completes on another thread while it sleeps is answered by that thread without waking it, and
-//! several that complete [together] by one call. Only one thread sends at a time; the others add their replies to the queue,
+//! several that complete together by one call. Only one thread sends at a time; the others add their replies to the queue,
 //! which the sending thread empties before it stops.
 
 use std::collections::VecDeque;

@@ -66,7 +66,7 @@ pub struct Options {
     pub requests_per_connection: usize,
     /// Maximum of request data in flight per connection in bytes. One request is always permitted.
     pub bytes_per_connection: usize,
-    /// The same for all connections together.
+    /// Maximum of request data in flight of all connections together, in bytes.
     pub total_bytes: usize,
     /// Time limit for a client to finish sending a request, or to accept replies.
     pub client_timeout_seconds: u32,

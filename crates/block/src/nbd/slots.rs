@@ -31,7 +31,7 @@ pub(super) struct Limits {
     pub handshakes: usize,
     /// Idle time after which a connection may be closed for a new client.
     pub idle_ns: u64,
-    /// The same for a client that stalls in the middle of a request or does not read its replies.
+    /// As `idle_ns`, for a client that stalls in the middle of a request or does not read its replies.
     pub stalled_ns: u64,
 }
 

@@ -65,7 +65,7 @@ pub struct Tuning {
     pub clean_run_blocks: u32,
     /// A stream of reads longer than this is not cached. 0 caches all streams.
     pub read_bypass_bytes: u64,
-    /// The same for writes.
+    /// As `read_bypass_bytes`, for writes.
     pub write_bypass_bytes: u64,
     /// Cleaning pauses while more than 1 % of reads and writes take longer than this; 0 disables the gate. The volume implements it: the
     /// sets do not measure time.

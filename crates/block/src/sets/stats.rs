@@ -46,9 +46,9 @@ pub struct Counters {
     pub uncached_reads: u64,
     /// Blocks written to the disk without caching them.
     pub uncached_writes: u64,
-    /// Those in long sequential streams among them.
+    /// The part of `uncached_reads` in long sequential streams.
     pub uncached_sequential_reads: u64,
-    /// Those in long sequential streams among them.
+    /// The part of `uncached_writes` in long sequential streams.
     pub uncached_sequential_writes: u64,
     /// Cached blocks dropped by a trim.
     pub trim_blocks: u64,

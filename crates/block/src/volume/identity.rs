@@ -45,7 +45,7 @@ pub(super) async fn ends_crc(disk: &dyn device::Device) -> Result<[u32; 2]> {
     ends_crc_of(disk, disk.geometry().capacity_bytes).await
 }
 
-/// The same for a disk of `bytes` bytes.
+/// As [`ends_crc`], for a disk of `bytes` bytes.
 async fn ends_crc_of(disk: &dyn device::Device, bytes: u64) -> Result<[u32; 2]> {
     let unit = u64::from(disk.geometry().block_bytes);
     let len = END_BYTES.min(bytes) / unit * unit;

@@ -154,7 +154,7 @@ pub(super) async fn verified(
     load(flash, disk, timer, os_identity, superblock, Trust::Whole).await
 }
 
-/// The same, and compares some clean blocks with the disk.
+/// As [`verified`], and compares some clean blocks with the disk.
 async fn sampled(
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,

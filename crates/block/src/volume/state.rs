@@ -199,7 +199,7 @@ impl State {
         self.vacate_as(slot, block, self.sets.word(slot).is_dirty());
     }
 
-    /// The same for a block whose state is given.
+    /// As [`vacate`](Self::vacate), for a block whose state is given.
     fn vacate_as(&mut self, slot: Slot, block: u64, dirty: bool) {
         let Some(copy) = self.copy(slot) else { return };
         self.page_of[slot.0 as usize] = NO_PAGE;

@@ -118,7 +118,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The pair for the next move, if one is worth it. `has_slabs_left`: the pool has unassigned slabs.
+    /// The pair for the next move, if a move gains enough. `has_slabs_left`: the pool has unassigned slabs.
     pub(super) fn pick(states: &[ClassState], how: &Rebalance, has_slabs_left: bool) -> Option<Self> {
         let min_slabs = how.min_slabs;
         match how.strategy {

@@ -25,7 +25,7 @@ impl Dram {
         emptied.find(|&emptied| emptied != Emptied::All).unwrap_or(Emptied::All)
     }
 
-    /// The same for one class.
+    /// Evicts the next items of one class through `spill`.
     fn empty_some<S: Spill>(&self, class: &Class, spill: &S) -> Emptied {
         let (mut left, items) = (0, class.lock().counters.items);
         // Even if many items are in use, a policy selects all others before it has selected each item twice.

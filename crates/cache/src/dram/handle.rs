@@ -29,7 +29,7 @@ impl<'a> Handle<'a> {
         Self { dram, item }
     }
 
-    /// The same for a hit, which is counted if the policy uses marks.
+    /// As [`pin`](Self::pin), for a hit, which is counted if the policy uses marks.
     #[inline]
     pub(super) fn pin_hit(dram: &'a Dram, item: Item<'a>, rule: &HitRule) -> Self {
         match rule {

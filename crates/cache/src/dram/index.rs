@@ -135,7 +135,7 @@ impl Table {
         self.find_with_slab(arena, key, hash).map(|(item, _)| item)
     }
 
-    /// The same, with the use of the item's slab.
+    /// As `find`, with the use of the item's slab.
     #[inline(always)]
     pub(super) fn find_with_slab<'a>(
         &self,

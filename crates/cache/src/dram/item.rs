@@ -178,7 +178,7 @@ impl Header {
         self.begin_eviction_of(self.state())
     }
 
-    /// The same, if the item's state is still `seen`.
+    /// As [`begin_eviction`](Self::begin_eviction), but only if the item's state is still `seen`.
     pub(super) fn begin_eviction_of(&self, seen: State) -> bool {
         let free_to_go = seen.references() == 1 && seen.has(State::LINKED) && !seen.has(State::EVICTING);
         let held = (seen.0 + 1) | State::EVICTING;
@@ -231,7 +231,7 @@ impl Header {
         self.expiry_seconds.store(expiry_seconds, Ordering::Relaxed);
     }
 
-    /// Whether the item has expired, which is so from its expiry second on.
+    /// Whether the item has expired: from its expiry second on.
     #[inline]
     pub(super) fn is_expired(&self, now_seconds: u32) -> bool {
         let expiry = self.expiry_seconds();

@@ -164,7 +164,7 @@ impl Pools {
         self.class_in_slab(reference, self.arena.slab_use(self.arena.slab_of(reference)))
     }
 
-    /// The same if the use of the slab is known.
+    /// As [`class_of`](Self::class_of), if the use of the slab is known.
     #[inline]
     pub(super) fn class_in_slab(&self, reference: ItemRef, slab_use: SlabUse) -> (&Class, Slot) {
         let class = &self.classes[usize::from(slab_use.class)];

@@ -235,12 +235,7 @@ fn commands_name_the_trace_without_requests() {
     let (objects, blocks) =
         (made("objects.csv", "key,op,size\n"), made("blocks.csv", "time_us,op,offset,bytes\n"));
     for (arguments, code, file, words) in [
-        (
-            &["predict", &objects, "--drive", "pm9d3"][..],
-            2,
-            &objects,
-            "has 0 accesses; a prediction",
-        ),
+        (&["predict", &objects, "--drive", "pm9d3"][..], 2, &objects, "has 0 accesses; a prediction"),
         (&["study", "cdn-fig1", "--trace", &objects], 2, &objects, "the trace has no requests"),
         (&["block", "replay", &blocks], 1, &blocks, "the trace has no requests"),
         (&["trace", "info", &objects], 2, &objects, "the trace has no requests"),

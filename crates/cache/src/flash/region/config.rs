@@ -37,7 +37,7 @@ pub struct RegionConfig {
     /// Whether a reclaimed region is trimmed before it is filled again.
     pub trim: bool,
     /// Whether a region is written from end to end, with zeros in its unused part. Otherwise the unused part keeps the bytes of an earlier
-    /// filling: without a trim, the drive takes them for live data and relocates them. This costs writing the unused part.
+    /// filling: without a trim, the drive treats them as live data and relocates them. This costs writing the unused part.
     pub write_whole: bool,
     /// Which region is reclaimed first.
     pub order: OrderConfig,
@@ -196,7 +196,7 @@ impl RegionConfig {
         })
     }
 
-    /// The same for the smallest capacity with which a store works.
+    /// Number of regions that the journal occupies in a store of the minimum capacity.
     #[must_use]
     pub(crate) fn least_journal_regions(&self) -> u32 {
         let capacity_bytes = u64::from(self.least_regions()) * u64::from(self.region_bytes);

@@ -46,7 +46,7 @@ pub enum Packing {
     /// The object's bytes; an object may cross the end of a region into the next one. For scaled-down regions: photos leave almost
     /// nothing of 64 MiB unused, but a tenth of 256 KiB.
     Seamless,
-    /// The same as in the store: header, rounding to units, and a record in the region's table. The object's bytes are key and value.
+    /// As in the store: header, rounding to units, and a record in the region's table. The object's bytes are key and value.
     Entries,
 }
 

@@ -78,7 +78,7 @@ impl RegionStore {
         self.snapshot_within(u64::MAX).pieces().flatten().collect()
     }
 
-    /// The same in at most `most_bytes`. If items are smaller than expected, the regions next in line for reclaim are left out and are
+    /// A snapshot of at most `most_bytes`. If items are smaller than expected, the regions next in line for reclaim are left out and are
     /// clean after the restart.
     #[must_use]
     pub fn snapshot_within(&self, most_bytes: u64) -> OutgoingSnapshot<'_> {

@@ -77,7 +77,7 @@ impl Shape {
         })
     }
 
-    /// The same, if the preset is the only one.
+    /// As [`check`](Self::check), if the preset is the only one.
     ///
     /// # Errors
     /// The flag that is out of bounds.

@@ -15,7 +15,7 @@ use crate::quantity;
 const CACHE: &str = "Cache";
 /// Heading of the flags for connections.
 const CONNECTIONS: &str = "Connections";
-/// Ends of a server after which the next one can have its items.
+/// Values of `recover-after`: the events after which the next server recovers the items on flash.
 const RECOVER_AFTER: [&str; 3] = ["close", "kill", "power-loss"];
 /// Names of the policies for regions.
 const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "lru", "blockcache", "ripq"];
@@ -26,7 +26,7 @@ pub struct Settings {
     /// Flash: a file, a block device, an NVMe generic device, or several as stripe:PATH,PATH; without it, DRAM alone
     #[arg(long, help_heading = CACHE, value_name = "PATH")]
     pub flash: Option<String>,
-    /// Size of the flash; makes a file that is not there [default: all of it]
+    /// Size of the flash; a file that does not exist is created with it [default: the whole file or device]
     #[arg(long, help_heading = CACHE, value_name = "SIZE", value_parser = quantity::bytes)]
     pub flash_size: Option<u64>,
     /// Memory for items in DRAM
@@ -41,13 +41,13 @@ pub struct Settings {
     /// Where items of up to 2 KiB are stored on flash: sets or log [default: log, or sets if the flash has them or is small]
     #[arg(long, help_heading = CACHE, value_name = "ENGINE", value_parser = ["sets", "log"])]
     pub small_items: Option<String>,
-    /// After which ends the next server finds the items on flash: close, kill or power-loss
+    /// Event after which the next server recovers the items on flash: close, kill or power-loss
     #[arg(long, help_heading = CACHE, value_name = "END", value_parser = RECOVER_AFTER, default_value = "close")]
     pub recover_after: String,
-    /// Which items leave DRAM first: fifo, lru, s3fifo, sieve, wtinylfu, …
+    /// Eviction policy of DRAM: fifo, lru, s3fifo, sieve, wtinylfu, …
     #[arg(long, help_heading = CACHE, value_name = "POLICY", default_value = "s3fifo")]
     pub eviction: Kind,
-    /// Which items larger than 2 KiB leave flash first: mcdipper, mcdipper-lru, lru, blockcache or ripq
+    /// Eviction policy of flash for items larger than 2 KiB: mcdipper, mcdipper-lru, lru, blockcache or ripq
     #[arg(long, help_heading = CACHE, value_name = "POLICY", value_parser = REGION_POLICIES, default_value = "mcdipper")]
     pub region_policy: String,
     /// The policy that ripq approximates: lru, slru-K, gdsf, lfu-da
@@ -80,7 +80,7 @@ pub struct Settings {
     /// Count requests by the part of the key before this character, for `stats detail` and --metrics
     #[arg(long, help_heading = CONNECTIONS, value_name = "CHARACTER", value_parser = delimiter)]
     pub prefix_delimiter: Option<u8>,
-    /// Tenant: keys with PREFIX have own figures, and SHARE% of DRAM if given; may be repeated
+    /// Tenant: keys with PREFIX have figures of their own, and SHARE% of DRAM if given; may be repeated
     #[arg(long, help_heading = CACHE, value_name = "NAME=PREFIX[:SHARE%]")]
     pub tenant: Vec<Tenant>,
     /// Serve /metrics for Prometheus, /health and a live page by HTTP on this address, as 127.0.0.1:9150
@@ -89,7 +89,7 @@ pub struct Settings {
     /// Threads that serve connections [default: one per processor]
     #[arg(long, help_heading = CONNECTIONS, value_name = "N", value_parser = quantity::count::<u64>)]
     pub threads: Option<u64>,
-    /// Most connections at a time
+    /// Maximum number of concurrent connections
     #[arg(long, help_heading = CONNECTIONS, value_name = "N", value_parser = quantity::count::<u64>, default_value = "1024")]
     pub max_connections: u64,
     /// Close connections that are idle for this time [default: never]

@@ -306,5 +306,8 @@ fn run_on_a_closed_persistent_cache_does_not_report_a_crash() {
     run(&["--set", &state]);
     run(&[]);
     let told = run(&["--set", &state]);
-    assert!(told.contains("the earlier process was killed, failed, or ran with a setting that keeps no cache"), "{told}");
+    assert!(
+        told.contains("the earlier process was killed, failed, or ran with a setting that keeps no cache"),
+        "{told}"
+    );
 }
