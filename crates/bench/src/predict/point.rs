@@ -54,7 +54,7 @@ impl Point {
         rate: Option<f64>,
         plan: &Plan,
     ) -> Self {
-        // A drive that is not full yet relocates less than the model, which is run until it is steady, or nothing.
+        // A drive that is not full yet relocates less than the model, which is run until it is steady, or relocates nothing.
         let dlwa = dlwa.map(|dlwa| match traffic.is_filled {
             true => dlwa,
             false => Figure { low: dlwa.low.min(1.0), ..dlwa },

@@ -87,7 +87,7 @@ impl Pages {
         self.groups[(page / self.per_group) as usize].free -= 1;
     }
 
-    /// Frees a page that no record on flash assigns a block to, after its last reader.
+    /// Frees a page after its last reader. No record on flash may assign a block to it.
     pub(super) fn free(&mut self, page: u32) {
         if self.readers.contains_key(&page) {
             self.lingering.insert(page);

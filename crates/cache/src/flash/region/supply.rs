@@ -257,7 +257,7 @@ impl Supply {
         verdict
     }
 
-    /// Whether every sealed region waits for the retry of a failed write. New items do not wait for that.
+    /// Whether writes fail: during an outage, or if every sealed region waits for the retry of a failed write. New items do not wait then.
     pub(crate) fn is_failing(&self) -> bool {
         self.stock.lock().is_failing()
     }

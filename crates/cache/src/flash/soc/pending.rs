@@ -127,7 +127,7 @@ pub struct Shard {
     due: VecDeque<BucketId>,
     asked: Asked,
     writes: Vec<u32>,
-    /// Items that have left their buckets and whose destructors have not been decided on.
+    /// Items that are no longer in their buckets and may still be in the cache.
     leaving: Leaving,
     pub stats: SocStats,
 }

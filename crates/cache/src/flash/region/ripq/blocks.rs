@@ -16,7 +16,7 @@ pub(super) struct Block {
     pub own: u64,
     /// Regions only: units of live items whose place is a virtual block.
     pub moved: u32,
-    /// A number on the clock of virtual blocks begun. Virtual block: when it began. Region: when it was last deferred; the place of its
+    /// A time of the queue's logical clock. Virtual block: when it began. Region: when it was last deferred, 0 for never; the place of its
     /// items with older ranks is then the region again.
     pub since: u64,
     /// The block's section.

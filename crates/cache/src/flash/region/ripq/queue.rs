@@ -47,7 +47,7 @@ pub(super) struct Queue {
     virtual_units: u64,
     /// Number of queued regions.
     len: usize,
-    /// Number of virtual blocks begun so far, plus one: 0 marks blocks from before a restart.
+    /// A logical clock: advances with each virtual block begun and each deferral. Starts at 1, because a `since` of 0 means never deferred.
     begun: u64,
     /// Whether priorities are absolute: blocks are then ordered by priority and also move towards the head.
     is_absolute: bool,
@@ -506,7 +506,7 @@ impl Queue {
         })
     }
 
-    /// Number of virtual blocks begun so far.
+    /// The logical clock, for a snapshot.
     pub fn begun(&self) -> u64 {
         self.begun
     }
