@@ -5,8 +5,8 @@
 //! eviction completed is on flash. Flash is emptied: its indexes, bits and pending items, in memory; no bucket or region is read or
 //! written. A write in progress ends in a bucket that counts as empty, or in a region that nothing refers to.
 //!
-//! The snapshot of a clean close contains only what remains. Where items are recovered after a kill, the end of the clear is recorded before
-//! the call returns.
+//! The snapshot of a clean close contains only what remains. Where items are recovered after a kill, the end of the clear is recorded
+//! before the call returns.
 
 use device::event_loop;
 
@@ -156,7 +156,8 @@ impl Engine {
         }
     }
 
-    /// Removes some items in DRAM, each with its copy on flash, so that each destructor is called once. Returns the position to continue from.
+    /// Removes some items in DRAM, each with its copy on flash, so that each destructor is called once. Returns the position to continue
+    /// from.
     fn clear_by_key(&self, from: Cursor, caught_panic: &CaughtPanic) -> Option<Cursor> {
         self.dram.scan(from, 1, &mut |item| {
             let hash = self.hash_of(item.key());

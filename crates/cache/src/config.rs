@@ -165,8 +165,8 @@ pub struct PairConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// Recovers the contents after a clean close, and after the other ends that the last cache was
-    /// [prepared for](FlashConfig::recover_after). Starts empty on a blank device, after a crash otherwise, and if the last cache divided the device
-    /// differently: other sizes of the device, buckets, filters, regions or their units, other shares or pairs, another
+    /// [prepared for](FlashConfig::recover_after). Starts empty on a blank device, after a crash otherwise, and if the last cache divided
+    /// the device differently: other sizes of the device, buckets, filters, regions or their units, other shares or pairs, another
     /// [engine for small items](FlashConfig::small_items) or other options of the log except readmission, another
     /// [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), a region order that does or does not protect items, or another
     /// alignment or snapshot area. [`loss`](crate::stats::FlashStats::loss) has the reason. A device that holds other data is refused,
@@ -252,9 +252,10 @@ impl Builder {
     }
 
     /// Largest value in bytes; 1 MiB by default. A key has space for 255 bytes beside it; the bytes of a longer key beyond that count as
-    /// bytes of the value. Memory is assigned to size classes in slabs of at least this size, so a smaller value divides memory more finely: a cache of 55 MiB then holds 3 % more key and value bytes. A small DRAM cannot hold
-    /// the default: the limit is the power of two in a 64th of [`dram_bytes`](Self::dram_bytes), or 64 KiB. The default is lowered to
-    /// that, and [`Cache::max_item_bytes`] returns it; a value set here that exceeds it is refused at [`open`](Self::open).
+    /// bytes of the value. Memory is assigned to size classes in slabs of at least this size, so a smaller value divides memory more
+    /// finely: a cache of 55 MiB then holds 3 % more key and value bytes. A small DRAM cannot hold the default: the limit is the power of
+    /// two in a 64th of [`dram_bytes`](Self::dram_bytes), or 64 KiB. The default is lowered to that, and [`Cache::max_item_bytes`]
+    /// returns it; a value set here that exceeds it is refused at [`open`](Self::open).
     ///
     /// An item can be written to flash if it fits a [region](crate::flash::region::RegionConfig::max_item_bytes) of 16 MiB, or of as little
     /// as 1 MiB on a device below 256 MiB. A value set here that does not fit is refused as well. The default may be a little larger than

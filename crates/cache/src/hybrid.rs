@@ -156,9 +156,9 @@ impl Cache {
         self.engine.insert_if_absent(item)
     }
 
-    /// Stores `value` under `key`. Both are bytes of any length: the key up to [65,535](crate::dram::MAX_KEY_BYTES), and both together up to
-    /// the [largest item](crate::Builder::max_item_bytes). Waits while flash writes are behind. If the future is dropped while it waits,
-    /// the old value is removed, as by a refused insert.
+    /// Stores `value` under `key`. Both are bytes of any length: the key up to [65,535](crate::dram::MAX_KEY_BYTES), and both together up
+    /// to the [largest item](crate::Builder::max_item_bytes). Waits while flash writes are behind. If the future is dropped while it
+    /// waits, the old value is removed, as by a refused insert.
     pub async fn insert(&self, key: &[u8], value: &[u8], options: impl Into<InsertOptions>) -> Inserted {
         let cancelled = RemoveOnDrop::new(&self.engine, key);
         let room = self.allocate(key, value.len(), options).await;

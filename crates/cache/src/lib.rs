@@ -31,8 +31,8 @@
 //!   default, a cache of small items only leaves nine tenths of its flash empty.
 //! * Async operations yield to their executor once in 128 operations of a thread, even if none has to wait. Caches without threads
 //!   ([`Builder::open_stepped`]) do not.
-//! * [`Cache::clear`] drops all items without device I/O. [`Cache::clear_async`] does it in steps. [`Cache::remove_prefix`] removes all keys with a prefix,
-//!   and [`Cache::for_each_key_on_flash`] lists the keys on flash; both read all of it.
+//! * [`Cache::clear`] drops all items without device I/O. [`Cache::clear_async`] does it in steps. [`Cache::remove_prefix`] removes all
+//!   keys with a prefix, and [`Cache::for_each_key_on_flash`] lists the keys on flash; both read all of it.
 //! * [`Cache::insert_parts`] stores a value of any length, larger than DRAM, as a stream of parts.
 //! * [`Cache::set_ttl`] changes the TTL of an existing item.
 //! * [`Cache::settle`] waits until evicted items are written to flash. A get does not need that: pending items are found.
@@ -136,8 +136,8 @@ impl Cache {
     /// Executes one step of each kind of background work that is due; returns whether there was any for flash. For caches opened by
     /// [`Builder::open_stepped`]; otherwise threads do this.
     ///
-    /// If the future is dropped early, nothing is lost or damaged, and the next step continues the writes. Reads for the reclaim of a region
-    /// are repeated, so a step needs the time of a few reads to make progress.
+    /// If the future is dropped early, nothing is lost or damaged, and the next step continues the writes. Reads for the reclaim of a
+    /// region are repeated, so a step needs the time of a few reads to make progress.
     ///
     /// # Panics
     /// If it is called in an eviction callback or event sink of this cache, where it could wait for itself.

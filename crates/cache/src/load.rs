@@ -98,11 +98,11 @@ impl Cache {
     /// value or its error. An error is not kept: later callers fetch again. A call counts as one get: a hit if the cache had the item, at
     /// first or after the wait, otherwise a miss.
     ///
-    /// The fetch outlives its caller. It runs on the [spawner](crate::Builder::spawner) if there is one. Otherwise it is driven by whichever
-    /// of its waiting callers is polled, and by a thread of the cache after the last of them is dropped: a fetch that needs the context of
-    /// a runtime on every poll, such as tokio's timers and sockets, requires the spawner or the feature `tokio`. A cache without threads
-    /// ([`open_stepped`](crate::Builder::open_stepped)) and without a spawner drops the fetch with its last caller. The cache does not
-    /// wait for fetches when it closes.
+    /// The fetch outlives its caller. It runs on the [spawner](crate::Builder::spawner) if there is one. Otherwise it is driven by
+    /// whichever of its waiting callers is polled, and by a thread of the cache after the last of them is dropped: a fetch that needs the
+    /// context of a runtime on every poll, such as tokio's timers and sockets, requires the spawner or the feature `tokio`. A cache
+    /// without threads ([`open_stepped`](crate::Builder::open_stepped)) and without a spawner drops the fetch with its last caller. The
+    /// cache does not wait for fetches when it closes.
     ///
     /// The value is returned as soon as it is fetched. While flash writes are behind, it is stored later.
     ///

@@ -217,8 +217,8 @@ counters! {
         is_failing: other bool [|mine, theirs| *mine || *theirs],
         /// Regions in memory whose last write failed.
         regions_to_retry: state u64,
-        /// Regions out of service, because they failed repeatedly while others could be written. Each is tested by a write after 10 seconds,
-        /// then at growing intervals of up to an hour, and soon after every start.
+        /// Regions out of service, because they failed repeatedly while others could be written. Each is tested by a write after 10
+        /// seconds, then at growing intervals of up to an hour, and soon after every start.
         retired_regions: state u64,
         /// Bytes of the retired regions.
         retired_bytes: state u64,

@@ -23,8 +23,8 @@ pub(super) const DRAM_HITS_OFF: f64 = 0.05;
 /// The share of set bytes that the engine saves by merging changes to one set. Regions have no such merging.
 pub(super) const SETS_LESS: f64 = 0.15;
 pub(super) const WRITES_MORE: f64 = 0.06;
-/// Minimum number of regions per reclaim unit for which the engine was measured against predictions. With fewer, a write fills such a part of
-/// a unit that the drive relocates less than predicted; no bounds were measured for that.
+/// Minimum number of regions per reclaim unit for which the engine was measured against predictions. With fewer, a write fills such a
+/// part of a unit that the drive relocates less than predicted; no bounds were measured for that.
 const MEASURED_REGIONS: u64 = 12;
 
 /// A simulation of a layout.

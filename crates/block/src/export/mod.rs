@@ -49,8 +49,8 @@ pub trait Export: Send + Sync {
     /// Submits `operation`; its result is passed to `reply`.
     fn submit(&self, operation: Operation, reply: Reply);
 
-    /// As [`submit`](Self::submit), with the client that makes the request. Most exports ignore it. Exports that distinguish clients must be
-    /// the outermost ones.
+    /// As [`submit`](Self::submit), with the client that makes the request. Most exports ignore it. Exports that distinguish clients must
+    /// be the outermost ones.
     fn submit_for(&self, _client: &Client, operation: Operation, reply: Reply) {
         self.submit(operation, reply);
     }

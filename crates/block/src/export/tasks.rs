@@ -87,7 +87,8 @@ impl Tasks {
         Arc::new(TaskDevice { device, is_fast: false, absorber: WriteAbsorber::default() })
     }
 
-    /// As [`resuming`](Self::resuming), for a fast device, for which blocking calls of a thread with a single request are quicker than asynchronous ones.
+    /// As [`resuming`](Self::resuming), for a fast device, for which blocking calls of a thread with a single request are quicker than
+    /// asynchronous ones.
     #[must_use]
     pub fn with_inline_transfers(device: Arc<dyn Device>) -> Arc<dyn Device> {
         Arc::new(TaskDevice { device, is_fast: true, absorber: WriteAbsorber::default() })

@@ -112,8 +112,8 @@ impl Sets {
         self.next_cleaning_with(|_, _| true)
     }
 
-    /// As [`next_cleaning`](Self::next_cleaning), but joins an adjacent dirty block only if `joins` returns true for the slot that is cleaned
-    /// and the adjacent one.
+    /// As [`next_cleaning`](Self::next_cleaning), but joins an adjacent dirty block only if `joins` returns true for the slot that is
+    /// cleaned and the adjacent one.
     pub fn next_cleaning_with(&mut self, joins: impl Fn(Slot, Slot) -> bool) -> Option<Cleaning> {
         if self.cleaner.in_flight >= self.tuning.cleanings_total {
             return None;

@@ -5,10 +5,10 @@
 //! earlier flush and some later writes. A block that is rewritten before its epoch is on the disk keeps both versions on
 //! flash.
 //!
-//! Ceph's write-back cache of RBD images (`rwl`, `ssd`) and journaling file systems work in the same way. The cost: writes of several epochs
-//! are not merged, older versions take pages, and each epoch needs a flush of flash and disk. Epochs are destaged if too
-//! many pages wait, when the volume is cleaned, and when a block is idle (then all epochs up to its own). Writes never bypass the
-//! cache, and trims are not passed to the disk, which may still need the discarded data.
+//! Ceph's write-back cache of RBD images (`rwl`, `ssd`) and journaling file systems work in the same way. The cost: writes of several
+//! epochs are not merged, older versions take pages, and each epoch needs a flush of flash and disk. Epochs are destaged if too many
+//! pages wait, when the volume is cleaned, and when a block is idle (then all epochs up to its own). Writes never bypass the cache, and
+//! trims are not passed to the disk, which may still need the discarded data.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

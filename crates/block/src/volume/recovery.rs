@@ -4,9 +4,9 @@
 //! commit were on flash and before all of its pages were. That commit is valid only if the checksums of its pages match (rule 2 in
 //! the [parent module](super)). Then the intent log's entries after the last commit are applied. Those that a later entry records as
 //! flushed count in any case. Of the others, the longest prefix counts after which every page has its recorded contents: all entries
-//! after a kill of the process; after a power cut at least those of acknowledged flushes. Finally the result is flushed, and a commit repeats it, so that
-//! the next recovery reaches the same result. If the journal has no space, a table is written instead without a commit, so
-//! repeated interrupted recoveries use no journal space.
+//! after a kill of the process; after a power cut at least those of acknowledged flushes. Finally the result is flushed, and a commit
+//! repeats it, so that the next recovery reaches the same result. If the journal has no space, a table is written instead without a
+//! commit, so repeated interrupted recoveries use no journal space.
 //!
 //! The policy state is that of the table, followed by the blocks of the journal and the intent log in their order. After a close it is
 //! complete. After a crash the hits since the table are lost, except the hit counts that were recorded when blocks were written.

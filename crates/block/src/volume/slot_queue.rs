@@ -160,8 +160,8 @@ impl Drop for QueuedWrite {
 }
 
 impl State {
-    /// The next runs to clean, for waiting writes in order of arrival; others only if those runs free no slots. Limited, so that each of the
-    /// [concurrent cleaners](MAX_CLEANERS) gets some, because a writer waits until its whole batch is flushed.
+    /// The next runs to clean, for waiting writes in order of arrival; others only if those runs free no slots. Limited, so that each of
+    /// the [concurrent cleaners](MAX_CLEANERS) gets some, because a writer waits until its whole batch is flushed.
     pub(super) fn next_for_waiting_writes(&mut self) -> Vec<Cleaning> {
         let most = (self.sets.tuning().cleanings_total / MAX_CLEANERS).max(1) as usize;
         self.sets.clear_slot_requests();

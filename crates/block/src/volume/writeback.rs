@@ -4,8 +4,8 @@
 //! unless they were rewritten meanwhile. Writes do not wait for cleaning: a rewritten block gets another page, and the
 //! disk gets the complete older version.
 //!
-//! A block must be committed, or durable by the intent log, before it is written to the disk: otherwise recovery could restore a clean copy that is older than the
-//! disk's (rule 4 in the [parent module](super)). Blocks are cleaned oldest first, so most are.
+//! A block must be committed, or durable by the intent log, before it is written to the disk: otherwise recovery could restore a clean
+//! copy that is older than the disk's (rule 4 in the [parent module](super)). Blocks are cleaned oldest first, so most are.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -28,8 +28,9 @@ pub struct DramConfig {
     /// Smallest chunk size.
     pub min_item_bytes: u32,
     /// Largest value. The largest chunk also holds a header and a key of up to [`KEY_ALLOWANCE_BYTES`]; the bytes of a longer key beyond
-    /// that count as bytes of the value. If `slab_bytes` is `None` and there would be fewer than 64 slabs of that size, the limit is lowered
-    /// to a 64th of the memory (but at least 64 KiB), and larger items are refused: with few large slabs, most classes would have none.
+    /// that count as bytes of the value. If `slab_bytes` is `None` and there would be fewer than 64 slabs of that size, the limit is
+    /// lowered to a 64th of the memory (but at least 64 KiB), and larger items are refused: with few large slabs, most classes would have
+    /// none.
     pub max_item_bytes: u32,
     /// Largest chunk, header and key included. `None` computes it from `max_item_bytes`; otherwise that has no effect.
     pub max_chunk_bytes: Option<u32>,

@@ -184,8 +184,8 @@ impl Dram {
     }
 
     /// Copies the value of `key` to the end of `value` under the shard's lock, without pinning the item: that takes two locked operations
-    /// fewer than [`get`](Self::get). Returns false, without effects, for a miss and for items that need `get`: chained or expired ones, values of
-    /// more than `max_bytes`, and those of policies that have to be called at a hit.
+    /// fewer than [`get`](Self::get). Returns false, without effects, for a miss and for items that need `get`: chained or expired ones,
+    /// values of more than `max_bytes`, and those of policies that have to be called at a hit.
     #[inline(always)]
     pub fn copy(&self, key: &[u8], hash: KeyHash, max_bytes: usize, value: &mut Vec<u8>) -> bool {
         self.index.prefetch_line(hash);

@@ -52,7 +52,8 @@ struct Apart<T>(T);
 pub(super) struct Inner {
     policy: Option<Box<dyn Eviction>>,
     pub(super) free_head: Option<ItemRef>,
-    /// Slabs with chunks that were never allocated, each with the number of its first such chunk. The memory from there on was never accessed.
+    /// Slabs with chunks that were never allocated, each with the number of its first such chunk. The memory from there on was never
+    /// accessed.
     pub(super) carving: Vec<(u32, u32)>,
     /// The slab that is being emptied: its chunks are no longer allocated.
     pub(super) releasing: Option<Releasing>,

@@ -119,8 +119,8 @@ pub(crate) async fn earlier_pairs_end(device: &Arc<dyn Device>, waiting: Waiting
 
 /// The session of the first pair of a cache; `None` for the first pair itself.
 ///
-/// A cache may have fewer pairs than the earlier one. Pairs that it does not use stay closed while their keys may be removed or replaced. So
-/// the other pairs are recovered only if they were closed in the same session as the first.
+/// A cache may have fewer pairs than the earlier one. Pairs that it does not use stay closed while their keys may be removed or replaced.
+/// So the other pairs are recovered only if they were closed in the same session as the first.
 pub(crate) type FirstSession = Option<u64>;
 
 /// The content that was found in the slice of a pair.
@@ -374,8 +374,8 @@ impl PairSetup<'_> {
         }
     }
 
-    /// Hash of the settings, beside the layout, with which a snapshot can be used. With another number of pairs, keys belong to other pairs.
-    /// For all pairs but the first it includes the session of the first.
+    /// Hash of the settings, beside the layout, with which a snapshot can be used. With another number of pairs, keys belong to other
+    /// pairs. For all pairs but the first it includes the session of the first.
     fn fingerprint(&self, first: FirstSession, hash_seed: u64) -> u64 {
         let regions = &self.config.regions;
         let words = [self.config.filter_bytes_per_bucket, regions.unit_bytes, regions.region_bytes];

@@ -1,7 +1,7 @@
 //! Eviction of the oldest region, and readmission of its items that were read.
 //!
-//! A region is read back only if items can be readmitted or a callback receives evicted items. Otherwise its entries are dead as soon as the
-//! region leaves the [live](super::index::Live) ones, without I/O.
+//! A region is read back only if items can be readmitted or a callback receives evicted items. Otherwise its entries are dead as soon as
+//! the region leaves the [live](super::index::Live) ones, without I/O.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -92,7 +92,8 @@ impl HashLog {
 }
 
 /// How often [`HashLog::settle`] follows items to a later region. An item is carried over again only if it
-/// collides again, so more carries are improbable. Under constant inserts every region carries items over: without a limit, it would not end.
+/// collides again, so more carries are improbable. Under constant inserts every region carries items over: without a limit, it would not
+/// end.
 const FOLLOWED_CARRIES: u32 = 4;
 /// Number of regions for which the destination of their carried items is recorded.
 const RECORDED_CARRIES: usize = 64;

@@ -1,10 +1,10 @@
 //! A log of small items whose regions are in hash order.
 //!
 //! Items collect in memory in an *open region*, where they are found by an exact table. A full region is *sealed*: its items are sorted by
-//! hash, packed into pages and written front to back, [at the pace](pace) at which the next region fills. An index entry then needs the region and a fingerprint, but no offset: the
-//! [fences](fences) of the region lead from the hash to the page ([`index`], [`page`]). Regions are written in a ring, and the oldest region is
-//! evicted as a whole; items that were read since can be [readmitted](evict). The drive is written in order, and each item
-//! once; the bytes written per byte admitted are in `docs/benchmarks.md`.
+//! hash, packed into pages and written front to back, [at the pace](pace) at which the next region fills. An index entry then needs the
+//! region and a fingerprint, but no offset: the [fences](fences) of the region lead from the hash to the page ([`index`], [`page`]).
+//! Regions are written in a ring, and the oldest region is evicted as a whole; items that were read since can be [readmitted](evict). The
+//! drive is written in order, and each item once; the bytes written per byte admitted are in `docs/benchmarks.md`.
 //!
 //! Related designs: SILT's sorted stores (Lim et al., SOSP 2011), Kangaroo's log (McAllister et al., SOSP 2021), and maplets from
 //! fingerprint to run as in SlimDB (Ren et al., VLDB 2017). An entry here costs about 23 bits, since runs are never merged.

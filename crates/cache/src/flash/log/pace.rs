@@ -1,8 +1,9 @@
 //! Pacing of region writes: a sealed region is written in small transfers, at the rate at which the open region fills.
 //!
-//! A read of an item waits behind transfers that are in progress, so a region is not written in one burst. Its write may last until the open
-//! region is full. A transfer is therefore due when the written share of the sealed region is below the filled share of the open one. The
-//! regions evicted to make space are read at the same pace, before the write. The pace depends on inserts alone, and needs no clock.
+//! A read of an item waits behind transfers that are in progress, so a region is not written in one burst. Its write may last until the
+//! open region is full. A transfer is therefore due when the written share of the sealed region is below the filled share of the open
+//! one. The regions evicted to make space are read at the same pace, before the write. The pace depends on inserts alone, and needs no
+//! clock.
 
 use super::{Filling, HashLog, page};
 

@@ -16,8 +16,8 @@
 //!
 //! With a [journal](crate::flash::journal) its position follows, then zeros up to the size of the largest position.
 //!
-//! Little-endian. Live regions have the sequence numbers from `oldest` to `newest`, each in the place of its number modulo their count; other
-//! places are zeros. The snapshot that contains this section has the checksum.
+//! Little-endian. Live regions have the sequence numbers from `oldest` to `newest`, each in the place of its number modulo their count;
+//! other places are zeros. The snapshot that contains this section has the checksum.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Removals that lose no other item.
 //!
 //! An entry of the index does not identify its key: other keys can have the same address. A removal therefore removes every entry of the
-//! address, and the items of the other keys are lost, about one in a hundred. That is not allowed if a callback must receive every item that
-//! leaves the log. Then a removal is recorded here, which hides the key's older versions from lookups. Background work reads the pages
-//! that may hold the key, removes the entry of the page that does, and calls the destructor with the item.
+//! address, and the items of the other keys are lost, about one in a hundred. That is not allowed if a callback must receive every item
+//! that leaves the log. Then a removal is recorded here, which hides the key's older versions from lookups. Background work reads the
+//! pages that may hold the key, removes the entry of the page that does, and calls the destructor with the item.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -78,7 +78,8 @@ impl Drop for Reporting<'_> {
 }
 
 impl HashLog {
-    /// Calls `on_destructor` with each item that is [removed](Self::forget_owing) for a reason, and the eviction callback with expired items too.
+    /// Calls `on_destructor` with each item that is [removed](Self::forget_owing) for a reason, and the eviction callback with expired
+    /// items too.
     #[must_use]
     pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
         self.on_destructor = Some(on_destructor);

@@ -13,7 +13,8 @@ impl RegionStore {
         self.clear_in_steps().for_each(drop);
     }
 
-    /// As [`clear`](Self::clear), in short steps, one per item of the iterator. The caller must exhaust the iterator, otherwise regions are lost.
+    /// As [`clear`](Self::clear), in short steps, one per item of the iterator. The caller must exhaust the iterator, otherwise regions
+    /// are lost.
     pub(crate) fn clear_in_steps(&self) -> impl Iterator<Item = ()> {
         let begin = std::iter::once_with(|| {
             let regions = self.policy.lock().give_all_up();

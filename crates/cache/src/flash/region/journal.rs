@@ -4,8 +4,8 @@
 //! recovered if its region is recorded as written and not as emptied, and if its address is not recorded as removed. A removal that is
 //! recorded after its region was filled again removes an item of the new content too, which is then lost.
 //!
-//! * A region is recorded once its write is complete, as emptied before its first item leaves it, and the journal is synced before a region is
-//!   overwritten.
+//! * A region is recorded once its write is complete, as emptied before its first item leaves it, and the journal is synced before a
+//!   region is overwritten.
 //! * The floor is the oldest region that is in memory or can be recovered. If the journal is full, the floor rises: the regions below it
 //!   remain in use, but will not be recovered.
 
@@ -192,7 +192,8 @@ impl RegionStore {
         }
     }
 
-    /// [Restores](Self::restore) a store with its journal, if it has one. `None` if the snapshot or the position of the journal cannot be used.
+    /// [Restores](Self::restore) a store with its journal, if it has one. `None` if the snapshot or the position of the journal cannot be
+    /// used.
     pub(in crate::flash) async fn restore_journaled(
         device: Arc<dyn Device>,
         clock: Arc<dyn Clock>,

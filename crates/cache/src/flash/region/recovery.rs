@@ -2,8 +2,8 @@
 //!
 //! A [snapshot](super::snapshot) lists the filling of each region, the order of reclaim, and the live entries. Hashes, lengths and expiry
 //! times are not in it: a restart reads them from the regions' tables. After a crash there is no snapshot. The store is then
-//! [recovered](RegionStore::recover) by its journal. Without a journal it is created with another identity and ignores all old regions, since
-//! an entry alone does not show whether it was removed.
+//! [recovered](RegionStore::recover) by its journal. Without a journal it is created with another identity and ignores all old regions,
+//! since an entry alone does not show whether it was removed.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -35,7 +35,8 @@ pub struct Arguments {
     /// Over-provisioning, (P - S) / S, instead of the card's; the raw capacity stays
     #[arg(long, help_heading = DRIVE, value_name = "SHARE", value_parser = quantity::share)]
     op: Option<f64>,
-    /// Victim policy of garbage collection: greedy, cost-benefit, fifo, or d-choices:D, the emptiest of D units drawn at random; d-choices is d-choices:2 [default: the card's, otherwise greedy]
+    /// Victim policy of garbage collection: greedy, cost-benefit, fifo, or d-choices:D, the emptiest of D units drawn at random;
+    /// d-choices is d-choices:2 [default: the card's, otherwise greedy]
     #[arg(long, help_heading = DRIVE, value_name = "POLICY", value_parser = |text: &str| text.parse::<VictimPolicy>())]
     gc: Option<VictimPolicy>,
     /// Pages per reclaim unit, instead of the card's; the number of units stays
@@ -47,7 +48,8 @@ pub struct Arguments {
     /// Divide the drive's capacity by N; the numbers of units and handles stay
     #[arg(long, help_heading = DRIVE, value_name = "1/N", value_parser = quantity::scale, default_value = "1")]
     scale: u32,
-    /// Data placement by handle: off is a conventional drive, on follows the card [default: off; with --job on if a job has fdp=1 and the card has handles]
+    /// Data placement by handle: off is a conventional drive, on follows the card [default: off; with --job on if a job has fdp=1 and the
+    /// card has handles]
     #[arg(long, help_heading = DRIVE, value_name = "KIND", value_enum)]
     placement: Option<PlacementName>,
     /// Where a conventional drive writes relocated data: apart from host data or with it [default: apart]
@@ -249,7 +251,8 @@ fn by_its_flag(error: &ShapeError) -> String {
     format!("{flag}: {}", error.reason)
 }
 
-/// A drive keeps up if it completes this share of the offered load. It is below 1 because the last requests of a run complete after the last arrival.
+/// A drive keeps up if it completes this share of the offered load. It is below 1 because the last requests of a run complete after the
+/// last arrival.
 const KEEPS_UP: f64 = 0.95;
 
 /// More than any drive's endurance, and few enough that page counts fit their integers.
