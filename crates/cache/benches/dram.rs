@@ -33,8 +33,6 @@ fn main() {
         if share > 1.0 {
             let (ns, hit_ratio) = trace.get(&dram);
             print_row("get, all fits", ns, hit_ratio, &dram);
-            let (ns, hit_ratio) = trace.copy(&dram);
-            print_row("copy under the lock, all fits", ns, hit_ratio, &dram);
         }
     }
 }
@@ -109,15 +107,6 @@ impl Trace {
             let key = key(rank);
             let found = dram.get(&key, KeyHash::of(&key));
             found.is_some_and(|found| std::hint::black_box(found[0]) == 7)
-        })
-    }
-
-    fn copy(&self, dram: &Dram) -> (f64, f64) {
-        let mut value = Vec::new();
-        self.measure(|rank| {
-            let key = key(rank);
-            value.clear();
-            dram.copy(&key, KeyHash::of(&key), 4096, &mut value) && std::hint::black_box(value[0]) == 7
         })
     }
 

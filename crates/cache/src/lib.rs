@@ -25,8 +25,9 @@
 //! * It may lose any item at any time, and returns nothing older than the last acknowledged insert or remove of a key. A refused insert
 //!   removes the old value.
 //! * [`Cache::close`] makes the contents recoverable by the next start; [`Cache::close_within`] does so for a shared cache, with a
-//!   deadline. After a cache is dropped, or its process dies, the next one starts empty. Items held as [`OwnedItem`] during the close
-//!   stay in DRAM and are not recovered.
+//!   deadline. After a cache is dropped, or its process dies, the next one starts empty, unless [`Builder::recover_after`] selects a kill or
+//!   a power cut: then items in the log and in regions are found again. Items held as [`OwnedItem`] during the close stay in DRAM and are
+//!   not recovered.
 //! * A tenth of flash is for items of up to 2 KiB, and the rest for larger ones; [`Builder::small_item_share`] changes that. With the
 //!   default, a cache of small items only leaves nine tenths of its flash empty.
 //! * Async operations yield to their executor once in 128 operations of a thread, even if none has to wait. Caches without threads
@@ -34,6 +35,7 @@
 //! * [`Cache::clear`] drops all items without device I/O. [`Cache::clear_async`] does it in steps. [`Cache::remove_prefix`] removes all
 //!   keys with a prefix, and [`Cache::for_each_key_on_flash`] lists the keys on flash; both read all of it.
 //! * [`Cache::insert_parts`] stores a value of any length, larger than DRAM, as a stream of parts.
+//! * [`Cache::copy_into`] copies a value, which for small values costs less than a get.
 //! * [`Cache::set_ttl`] changes the TTL of an existing item.
 //! * [`Cache::settle`] waits until evicted items are written to flash. A get does not need that: pending items are found.
 //! * A held [`Item`] is pinned. If all items of a size class are held, inserts into it are
@@ -64,7 +66,6 @@ mod clear;
 mod close;
 pub mod config;
 mod coop;
-mod copy;
 mod departure;
 pub mod dram;
 pub mod error;

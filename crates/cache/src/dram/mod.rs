@@ -183,33 +183,6 @@ impl Dram {
         Some(handle)
     }
 
-    /// Copies the value of `key` to the end of `value` under the shard's lock, without pinning the item: that takes two locked operations
-    /// fewer than [`get`](Self::get). Returns false, without effects, for a miss and for items that need `get`: chained or expired ones,
-    /// values of more than `max_bytes`, and those of policies that have to be called at a hit.
-    #[inline(always)]
-    pub fn copy(&self, key: &[u8], hash: KeyHash, max_bytes: usize, value: &mut Vec<u8>) -> bool {
-        self.index.prefetch_line(hash);
-        let table = self.index.read(hash);
-        let Some((item, slab_use)) = table.find_with_slab(&self.pools.arena, key, hash) else { return false };
-        let class = &self.pools.classes[usize::from(slab_use.class)];
-        let header = item.header();
-        let now_seconds = self.now_seconds();
-        let needs_get = header.is_expired(now_seconds)
-            || header.value_len() > max_bytes
-            || header.state().has(State::CHAINED);
-        match class.rule() {
-            _ if needs_get => return false,
-            HitRule::Refresh { .. } | HitRule::Every => return false,
-            HitRule::Mark { at_most, .. } => header.mark(*at_most),
-            HitRule::Ignore => {}
-        }
-        header.set_touched_seconds(now_seconds);
-        value.extend_from_slice(item.value());
-        drop(table);
-        self.hits.count(class.index.into());
-        true
-    }
-
     /// First stage of a prefetch for a lookup that follows soon: prefetches its index line. Takes no lock.
     #[inline]
     pub fn prefetch_line(&self, hash: KeyHash) {
