@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use flashwright_bench::run::stop::Stop;
 use flashwright_bench::simulate::{
-    self, Doubt, FlashSettings, Outcome, Plan, RuleBook, Settings, SimulateError, Size, TenantCounts,
+    self, FlashSettings, Outcome, Plan, RuleBook, SampleWarning, Settings, SimulateError, Size, TenantCounts,
     TenantGroup, Warmup,
 };
 use policy::eviction::clairvoyant::next_uses;
@@ -327,11 +327,11 @@ fn sample_without_space_for_waiting_objects_has_no_interval_for_tinylfu() {
     let sampled = run(&Plan { sample: Some(0.1), ..plan.clone() }, &accesses);
     let has_interval: Vec<bool> = sampled.rows.iter().map(|row| row.interval.is_some()).collect();
     assert_eq!(has_interval, [false, true, false, false, true, true]);
-    let Some(Doubt::FewWait { percent: 1, objects, rate }) = sampled.rows[0].doubt else {
+    let Some(SampleWarning::FewWait { percent: 1, objects, rate }) = sampled.rows[0].doubt else {
         panic!("{:?}", sampled.rows[0])
     };
     assert!((0.2..0.6).contains(&objects) && (rate - 0.1 * 10.0 / objects).abs() < 1e-9, "{objects} {rate}");
-    assert_eq!(sampled.rows[3].doubt, Some(Doubt::Erratic));
+    assert_eq!(sampled.rows[3].doubt, Some(SampleWarning::Erratic));
     let text = simulate::report::text(&sampled);
     assert!(text.contains("  tinylfu: new objects wait in 1 % of the cache; of "), "{text}");
     assert!(text.contains("  wtinylfu: no interval is known, because one popular object"), "{text}");
@@ -374,9 +374,14 @@ fn sample_without_representative_objects_has_no_interval() {
         Plan { sample: Some(0.1), ..plan(&["lru", "gdsf", "clairvoyant-size"], &[Size::Footprint(0.02)]) };
     let sampled = run(&plan, &accesses);
     assert!(sampled.rows.iter().all(|row| row.interval.is_none()));
-    let Some(Doubt::Coarse { objects, .. }) = sampled.rows[0].doubt else { panic!("{:?}", sampled.rows[0]) };
+    let Some(SampleWarning::Coarse { objects, .. }) = sampled.rows[0].doubt else {
+        panic!("{:?}", sampled.rows[0])
+    };
     assert!(objects < 10.0, "{objects}");
-    assert_eq!((sampled.rows[1].doubt, sampled.rows[2].doubt), (Some(Doubt::BySize), Some(Doubt::BySize)));
+    assert_eq!(
+        (sampled.rows[1].doubt, sampled.rows[2].doubt),
+        (Some(SampleWarning::BySize), Some(SampleWarning::BySize))
+    );
     let text = simulate::report::text(&sampled);
     assert!(text.contains("sampled objects, weighed by their bytes, and 10 are needed"), "{text}");
     assert!(text.contains("  gdsf: no interval is known, because it values objects by size"), "{text}");

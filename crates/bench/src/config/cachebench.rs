@@ -10,7 +10,7 @@ use super::check;
 use super::distribution_files;
 use super::grouped::grouped;
 use super::keys::{CacheConfig, Distribution, PopularityFile, SizesFile, TestConfig};
-use super::knob::{Findings, Remark, Section, check_names};
+use super::knob::{Diagnostic, Findings, Section, check_names};
 use super::names::normalize_names;
 use super::overrides::{self, Override};
 use super::text;
@@ -25,11 +25,11 @@ pub struct Config {
     /// One entry for each cache to run.
     pub instances: Vec<InstanceConfig>,
     /// Warnings. Those with the same text are merged into one that lists the keys.
-    pub warnings: Vec<Remark>,
+    pub warnings: Vec<Diagnostic>,
     /// Name of the model drive that replaces the config's flash paths.
     pub card: Option<String>,
     /// Features that a run of this config needs and that are not supported yet.
-    pub later: Vec<Remark>,
+    pub later: Vec<Diagnostic>,
 }
 
 /// One instance, with the values as typed.
@@ -57,7 +57,7 @@ pub enum Loaded {
     /// A config.
     Config(Box<Config>),
     /// A popularity or value size file. It is checked, but there is nothing to run. Holds the name of its kind and the warnings.
-    Part(&'static str, Vec<Remark>),
+    Part(&'static str, Vec<Diagnostic>),
 }
 
 /// The errors of a config that cannot be used.
@@ -66,7 +66,7 @@ pub struct ConfigError {
     /// Path of the file.
     pub file: PathBuf,
     /// All errors found in it.
-    pub problems: Vec<Remark>,
+    pub problems: Vec<Diagnostic>,
 }
 
 impl fmt::Display for ConfigError {
@@ -85,7 +85,7 @@ impl std::error::Error for ConfigError {}
 pub fn load(file: &Path, overrides: &[Override]) -> Result<Loaded, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
         file: file.to_owned(),
-        problems: vec![Remark { at: String::new(), words: format!("cannot be read: {error}") }],
+        problems: vec![Diagnostic { at: String::new(), words: format!("cannot be read: {error}") }],
     })?;
     load_text(file, &text, overrides)
 }
@@ -247,8 +247,8 @@ fn base_directory(file: &Path, test: &TestConfig) -> PathBuf {
 }
 
 /// Keeps one line for each feature, at the first key that needs it.
-fn distinct(later: &[Remark]) -> Vec<Remark> {
-    let mut kept: Vec<Remark> = Vec::new();
+fn distinct(later: &[Diagnostic]) -> Vec<Diagnostic> {
+    let mut kept: Vec<Diagnostic> = Vec::new();
     for remark in later {
         if !kept.iter().any(|seen| seen.words == remark.words) {
             kept.push(remark.clone());

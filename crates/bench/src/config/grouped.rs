@@ -1,6 +1,6 @@
 //! Merges warnings with the same text about several keys or instances.
 
-use super::knob::Remark;
+use super::knob::Diagnostic;
 
 /// Keys with the same section and text, and the instances that they are in.
 struct Group {
@@ -13,7 +13,7 @@ struct Group {
 /// Merges the warnings with the same text: `[0].cache_config.a`, `[0].cache_config.b`, `[1].cache_config.a` and
 /// `[1].cache_config.b` become `cache_config.a, b (instances 0, 1)`. The order is that of the first warning of each group.
 #[must_use]
-pub fn grouped(warnings: &[Remark]) -> Vec<Remark> {
+pub fn grouped(warnings: &[Diagnostic]) -> Vec<Diagnostic> {
     let mut by_key: Vec<Group> = Vec::new();
     for warning in warnings {
         let (instance, section, key) = split(&warning.at);
@@ -40,7 +40,7 @@ pub fn grouped(warnings: &[Remark]) -> Vec<Remark> {
             None => groups.push(group),
         }
     }
-    groups.into_iter().map(Group::into_remark).collect()
+    groups.into_iter().map(Group::into_diagnostic).collect()
 }
 
 /// Splits `[1].cache_config.cacheSizeMB` into instance, section and key.
@@ -53,7 +53,7 @@ fn split(at: &str) -> (Option<usize>, &str, &str) {
 }
 
 impl Group {
-    fn into_remark(self) -> Remark {
+    fn into_diagnostic(self) -> Diagnostic {
         let keys = self.keys.join(", ");
         let path = if self.section.is_empty() { keys } else { format!("{}.{keys}", self.section) };
         let at = match self.instances[..] {
@@ -64,7 +64,7 @@ impl Group {
                 format!("{path} (instances {})", numbers.join(", "))
             }
         };
-        Remark { at, words: self.words }
+        Diagnostic { at, words: self.words }
     }
 }
 
@@ -73,8 +73,12 @@ mod tests {
     use super::*;
 
     fn lines(warnings: &[(&str, &str)]) -> Vec<String> {
-        let remark = |(at, words): &(&str, &str)| Remark { at: (*at).to_owned(), words: (*words).to_owned() };
-        grouped(&warnings.iter().map(remark).collect::<Vec<_>>()).iter().map(ToString::to_string).collect()
+        let diagnostic =
+            |(at, words): &(&str, &str)| Diagnostic { at: (*at).to_owned(), words: (*words).to_owned() };
+        grouped(&warnings.iter().map(diagnostic).collect::<Vec<_>>())
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]

@@ -43,14 +43,14 @@ pub enum Status {
 
 /// A message about one place in a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
+pub struct Diagnostic {
     /// JSON path; empty for the whole file.
     pub at: String,
     /// The message.
     pub words: String,
 }
 
-impl fmt::Display for Remark {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.at.is_empty() { f.write_str(&self.words) } else { write!(f, "{}: {}", self.at, self.words) }
     }
@@ -64,19 +64,19 @@ pub struct Findings {
     /// Paths of the unknown keys that were skipped, with the nearest known name if there is one.
     pub ignored: Vec<String>,
     /// Values of another JSON type that were converted as CacheBench does: `"64" as 64`, by path.
-    pub conversions: Vec<Remark>,
+    pub conversions: Vec<Diagnostic>,
     /// Errors: the config is refused.
-    pub problems: Vec<Remark>,
+    pub problems: Vec<Diagnostic>,
     /// Warnings: the config is accepted.
-    pub warnings: Vec<Remark>,
+    pub warnings: Vec<Diagnostic>,
     /// Valid keys that need an unsupported feature: `at` is the key, `words` the feature.
-    pub later: Vec<Remark>,
+    pub later: Vec<Diagnostic>,
 }
 
 impl Findings {
     /// Adds an error.
     pub fn problem(&mut self, at: &str, words: impl Into<String>) {
-        self.problems.push(Remark { at: at.to_owned(), words: words.into() });
+        self.problems.push(Diagnostic { at: at.to_owned(), words: words.into() });
     }
 
     /// Drops the errors after the first `misread` that are about the same keys: a value that could not be read was replaced by
@@ -94,7 +94,7 @@ impl Findings {
 
     /// Adds a warning.
     pub fn warning(&mut self, at: &str, words: impl Into<String>) {
-        self.warnings.push(Remark { at: at.to_owned(), words: words.into() });
+        self.warnings.push(Diagnostic { at: at.to_owned(), words: words.into() });
     }
 
     /// Adds an error for an unknown key, or records the key as skipped.
@@ -117,7 +117,8 @@ impl Findings {
 
     /// Records a value that was converted to the key's type.
     fn converted(&mut self, at: &str, value: &Value, typed: &impl Typed) {
-        self.conversions.push(Remark { at: at.to_owned(), words: format!("{value} as {}", typed.write()) });
+        self.conversions
+            .push(Diagnostic { at: at.to_owned(), words: format!("{value} as {}", typed.write()) });
     }
 
     /// Merges the skipped keys into one warning, and the converted values into another.
@@ -142,7 +143,7 @@ impl Findings {
 
     /// Records a feature that a run of this config needs.
     pub fn later(&mut self, at: &str, feature: impl Into<String>) {
-        self.later.push(Remark { at: at.to_owned(), words: feature.into() });
+        self.later.push(Diagnostic { at: at.to_owned(), words: feature.into() });
     }
 }
 

@@ -12,7 +12,7 @@ use super::amounts::{mib, narrow};
 use super::cachebench::{Config, ConfigError, InstanceConfig};
 use super::check;
 use super::keys::{CacheConfig, Distribution, TestConfig};
-use super::knob::Remark;
+use super::knob::Diagnostic;
 use super::plan::{
     AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, DestructorPlan, EventsPlan, EvictionPlan, FlashPlan,
     InstancePlan, LearnedPlan, LimitsPlan, ObjectsPlan, RebalancePlan, RebalanceStrategy, ReplayPlan,
@@ -43,7 +43,7 @@ pub fn lower_without_traces(config: &Config) -> Result<RunPlan, ConfigError> {
     let mut problems = Vec::new();
     let instances = config.instances.iter().filter_map(|instance| {
         lower_instance(instance)
-            .map_err(|words| problems.push(Remark { at: instance.at.clone(), words }))
+            .map_err(|words| problems.push(Diagnostic { at: instance.at.clone(), words }))
             .ok()
     });
     let instances: Vec<_> = instances.collect();
@@ -58,21 +58,21 @@ fn refuse_later(config: &Config) -> Result<(), ConfigError> {
 
 /// The error for a key that needs a feature which is not supported.
 #[must_use]
-pub fn unsupported(later: &Remark) -> Remark {
-    let Remark { at, words: feature } = later;
+pub fn unsupported(later: &Diagnostic) -> Diagnostic {
+    let Diagnostic { at, words: feature } = later;
     let words = if at.ends_with(".generator") {
         format!("needs {feature}, which is not supported yet; known are workload, online and the replays")
     } else {
         format!("needs {feature}, which is not supported yet; --set {at}=null runs without it")
     };
-    Remark { at: at.clone(), words }
+    Diagnostic { at: at.clone(), words }
 }
 
 fn refuse_missing(config: &Config) -> Result<(), ConfigError> {
     refuse(config, missing_traces(config))
 }
 
-fn refuse(config: &Config, problems: Vec<Remark>) -> Result<(), ConfigError> {
+fn refuse(config: &Config, problems: Vec<Diagnostic>) -> Result<(), ConfigError> {
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { file: config.file.clone(), problems }) }
 }
 
@@ -91,7 +91,7 @@ pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, Conf
         let at = super::text::join(&instance.at, "test_config.replayGeneratorConfig.binaryFileName");
         let failed = |words: String| ConfigError {
             file: config.file.clone(),
-            problems: vec![Remark { at: at.clone(), words }],
+            problems: vec![Diagnostic { at: at.clone(), words }],
         };
         if !instance.test.writes_binary_trace() {
             return Err(failed("is missing: another instance writes a binary trace, so all must".to_owned()));
@@ -414,7 +414,7 @@ fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
 
 /// Reports traces that do not exist. The config itself is valid: its trace may be made later.
 #[must_use]
-pub fn missing_traces(config: &Config) -> Vec<Remark> {
+pub fn missing_traces(config: &Config) -> Vec<Diagnostic> {
     let replays = |instance: &&InstanceConfig| check::REPLAYS.contains(&instance.test.generator.as_str());
     let missing = |instance: &InstanceConfig| {
         let (key, files) = trace_files(instance);
@@ -424,7 +424,7 @@ pub fn missing_traces(config: &Config) -> Vec<Remark> {
         let words = |file: PathBuf| {
             format!("{} does not exist; name another with --set {at}={value}", file.display())
         };
-        gone.map(|file| Remark { at: at.clone(), words: words(file) }).collect::<Vec<_>>()
+        gone.map(|file| Diagnostic { at: at.clone(), words: words(file) }).collect::<Vec<_>>()
     };
     config.instances.iter().filter(replays).flat_map(missing).collect()
 }

@@ -11,7 +11,7 @@ use workload::{RequestKind, Source};
 
 use super::{PredictError, Settings, SmallEngine};
 use crate::config::cachebench::{Config, ConfigError};
-use crate::config::knob::Remark;
+use crate::config::knob::Diagnostic;
 use crate::config::lower::lower;
 use crate::config::plan::{
     AdmissionPlan, ArrivalsPlan, FlashPlan, InstancePlan, OrderPlan, ReinsertionPlan, RunPlan, WorkloadPlan,
@@ -54,17 +54,17 @@ impl Configured {
     /// # Errors
     /// The config is invalid, or has a setting that predictions do not support.
     pub fn of(config: &Config) -> Result<Self, ConfigError> {
-        let refused = |problems: Vec<Remark>| ConfigError { file: config.file.clone(), problems };
+        let refused = |problems: Vec<Diagnostic>| ConfigError { file: config.file.clone(), problems };
         let plan = lower(config)?;
         let [instance] = plan.instances.as_slice() else {
             let words = format!(
                 "the config has {} caches, and a prediction is for one: give a config with one of them",
                 plan.instances.len()
             );
-            return Err(refused(vec![Remark { at: String::new(), words }]));
+            return Err(refused(vec![Diagnostic { at: String::new(), words }]));
         };
         let Some(flash) = &instance.cache.flash else {
-            return Err(refused(vec![remark(
+            return Err(refused(vec![diagnostic(
                 "cache_config.nvmCacheSizeMB",
                 "is 0: a prediction is for a cache on flash; `flashwright simulate` has caches in memory",
             )]));
@@ -147,8 +147,8 @@ impl Configured {
     }
 }
 
-fn remark(at: &str, words: impl Into<String>) -> Remark {
-    Remark { at: at.to_owned(), words: words.into() }
+fn diagnostic(at: &str, words: impl Into<String>) -> Diagnostic {
+    Diagnostic { at: at.to_owned(), words: words.into() }
 }
 
 fn settings(flash: &FlashPlan, fills_misses: bool) -> Settings {
@@ -176,10 +176,10 @@ fn rate(instance: &InstancePlan) -> Option<f64> {
     }
 }
 
-/// Remarks on settings that predictions do not support.
-fn problems(instance: &InstancePlan, flash: &FlashPlan) -> Vec<Remark> {
+/// Diagnostics of settings that predictions do not support.
+fn problems(instance: &InstancePlan, flash: &FlashPlan) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    let mut refuse = |at: &str, words: &str| found.push(remark(at, words));
+    let mut refuse = |at: &str, words: &str| found.push(diagnostic(at, words));
     match &instance.workload {
         WorkloadPlan::Stressor(stressor) => refuse(
             "test_config.name",

@@ -120,7 +120,7 @@ pub struct Row {
     /// Confidence interval of an estimate, if known.
     pub interval: Option<Interval>,
     /// Reason why the interval of an estimate is not known.
-    pub doubt: Option<Doubt>,
+    pub doubt: Option<SampleWarning>,
 }
 
 impl Row {
@@ -144,7 +144,7 @@ impl Row {
 
 /// Reason why the error of a sample is not known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Doubt {
+pub enum SampleWarning {
     /// New objects wait in a part of the cache that is too small for the weight of sampled objects.
     FewWait {
         /// Size of the part, in percent.

@@ -8,7 +8,7 @@ use policy::simulate::Counts;
 use serde_json::{Value, json};
 use workload::trace::ReadReport;
 
-use super::{Doubt, Outcome, Row, Sampled, Totals};
+use super::{Outcome, Row, SampleWarning, Sampled, Totals};
 use crate::report::text::{counted, grouped, was};
 
 impl Outcome {
@@ -113,10 +113,10 @@ fn row_json(row: &Row, outcome: &Outcome) -> Value {
             "byte_hit_ratio": (!outcome.ignored_size).then_some([interval.byte_hit_ratio.0, interval.byte_hit_ratio.1]),
         })),
         "doubt": row.doubt.map(|doubt| match doubt {
-            Doubt::FewWait { objects, .. } => json!({ "waiting_objects": objects }),
-            Doubt::Coarse { objects, .. } => json!({ "cached_objects": objects }),
-            Doubt::BySize => json!("by_size"),
-            Doubt::Erratic => json!("erratic"),
+            SampleWarning::FewWait { objects, .. } => json!({ "waiting_objects": objects }),
+            SampleWarning::Coarse { objects, .. } => json!({ "cached_objects": objects }),
+            SampleWarning::BySize => json!("by_size"),
+            SampleWarning::Erratic => json!("erratic"),
         }),
     })
 }
@@ -191,7 +191,7 @@ pub fn text(outcome: &Outcome) -> String {
         outcome
             .rows
             .chunk_by(Row::has_policy_of)
-            .for_each(|rows| doubts(&mut out, rows, |size| outcome.size_words(size)));
+            .for_each(|rows| sample_warnings(&mut out, rows, |size| outcome.size_words(size)));
     }
     if !outcome.ignored_size {
         out += "\nbyte hit ratio\n";
@@ -234,7 +234,7 @@ fn margin(row: &Row) -> Option<f64> {
 }
 
 /// Explains why a policy has no interval; for sizes that are too small, the largest is named.
-fn doubts(out: &mut String, of_policy: &[Row], size_words: impl Fn(u64) -> String) {
+fn sample_warnings(out: &mut String, of_policy: &[Row], size_words: impl Fn(u64) -> String) {
     let with_doubt = of_policy.iter().rev().find_map(|row| Some((row, row.doubt?)));
     let Some((row, doubt)) = with_doubt else { return };
     let (policy, size) = (row.label(), size_words(row.size_bytes));
@@ -244,13 +244,13 @@ fn doubts(out: &mut String, of_policy: &[Row], size_words: impl Fn(u64) -> Strin
         _ => "only all objects would do".to_owned(),
     };
     let _ = match doubt {
-        Doubt::Coarse { objects, rate } => writeln!(
+        SampleWarning::Coarse { objects, rate } => writeln!(
             out,
             "  {policy}: {size} holds only {objects:.1} sampled objects, weighed by their bytes, and 10 are needed for an \
              interval: {}",
             enough(rate)
         ),
-        Doubt::FewWait { percent, objects, rate } => {
+        SampleWarning::FewWait { percent, objects, rate } => {
             let enough = enough(rate);
             writeln!(
                 out,
@@ -258,12 +258,12 @@ fn doubts(out: &mut String, of_policy: &[Row], size_words: impl Fn(u64) -> Strin
                  and 10 are needed for an interval: {enough}"
             )
         }
-        Doubt::BySize => writeln!(
+        SampleWarning::BySize => writeln!(
             out,
             "  {policy}: no interval is known, because it values objects by size, and a sampled object has the weight of all objects \
              that it represents"
         ),
-        Doubt::Erratic => writeln!(
+        SampleWarning::Erratic => writeln!(
             out,
             "  {policy}: no interval is known, because one popular object can keep out new ones for long, at different times in a sample"
         ),
@@ -339,9 +339,9 @@ mod tests {
                 counts: Counts::default(),
                 is_flash: false,
                 interval: None,
-                doubt: Some(Doubt::FewWait { percent: 10, objects: 5.0, rate }),
+                doubt: Some(SampleWarning::FewWait { percent: 10, objects: 5.0, rate }),
             };
-            doubts(&mut out, &[row], bytes);
+            sample_warnings(&mut out, &[row], bytes);
             out
         };
         assert!(said(0.985).ends_with("--sample 99% would do\n"), "{}", said(0.985));

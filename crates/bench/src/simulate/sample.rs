@@ -26,7 +26,7 @@ use tally::{GROUPS, Tally, TallyingSimulator};
 use super::numbered::Numbered;
 use super::parallel::{self, Task};
 use super::spool::Spool;
-use super::{Doubt, Outcome, Plan, Row, SimulateError, Warmup, sizes_bytes};
+use super::{Outcome, Plan, Row, SampleWarning, SimulateError, Warmup, sizes_bytes};
 use crate::run::stop::Stop;
 
 /// Minimum number of drawn objects in the cache: with fewer, measured errors exceeded the interval (docs/simulate.md).
@@ -77,7 +77,8 @@ pub(super) fn run(
     let rows = tasks.into_iter().step_by(usize::from(GROUPS) + 1).zip(parts).map(|(task, parts)| {
         let parts: Vec<Tally> = parts.iter().map(|tally| *tally.lock()).collect();
         let row = tally::estimate(task.into_row(), &parts, &sample);
-        let doubt = doubt(parts[0].policy, row.size_bytes, &sample).filter(|_| sampled.other_objects > 0);
+        let doubt =
+            sample_warning(parts[0].policy, row.size_bytes, &sample).filter(|_| sampled.other_objects > 0);
         Row { interval: row.interval.filter(|_| doubt.is_none()), doubt, ..row }
     });
     let rows: Vec<Row> = rows.collect();
@@ -98,30 +99,30 @@ pub(super) fn run(
 type Tallies = Vec<Arc<Mutex<Tally>>>;
 
 /// Reason why the error of this estimate is not known, if so.
-fn doubt(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<Doubt> {
+fn sample_warning(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<SampleWarning> {
     few_wait(policy, size_bytes, sample).or_else(|| {
         if matches!(policy, Policy::Eviction(Kind::Gdsf) | Policy::ClairvoyantSized)
             && sample.stands_for > 1.0
         {
-            return Some(Doubt::BySize);
+            return Some(SampleWarning::BySize);
         }
         let objects = size_bytes as f64 / (sample.drawn_typical_bytes * sample.stands_for);
         let rate = sample.rate * MIN_IN_CACHE / objects;
         let is_sample = sample.stands_for > 1.0 && sample.drawn_typical_bytes > 0.0;
-        (is_sample && objects < MIN_IN_CACHE).then_some(Doubt::Coarse { objects, rate })
+        (is_sample && objects < MIN_IN_CACHE).then_some(SampleWarning::Coarse { objects, rate })
     })
 }
 
-fn few_wait(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<Doubt> {
+fn few_wait(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<SampleWarning> {
     let percent = policy.waiting_percent()?;
     let waiting_bytes = size_bytes as f64 * f64::from(percent) / 100.0;
     let objects = waiting_bytes / (sample.drawn_mean_bytes * sample.stands_for);
     match policy {
         _ if sample.stands_for <= 1.0 => None,
         _ if objects < MIN_WAITING => {
-            Some(Doubt::FewWait { percent, objects, rate: sample.rate * MIN_WAITING / objects })
+            Some(SampleWarning::FewWait { percent, objects, rate: sample.rate * MIN_WAITING / objects })
         }
-        Policy::Eviction(Kind::WTinyLfu) => Some(Doubt::Erratic),
+        Policy::Eviction(Kind::WTinyLfu) => Some(SampleWarning::Erratic),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::Journal;
 use super::order::Version;
 use super::record::{PageContents, Record, Sectors};
-use super::recovery::{Recovery, Trust};
+use super::recovery::{KeptBlocks, Recovery};
 use super::replace::Move;
 use super::state::State;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
@@ -217,11 +217,12 @@ impl FlashMap {
         mut self,
         superblock: &Superblock,
         recovery: &mut Recovery,
-        trust: Trust,
+        kept: KeptBlocks,
     ) -> Result<(State, Vec<u32>)> {
         let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
         let sets = Sets::new(config).map_err(|error| damaged(&error.to_string()))?;
-        let keeps_clean = trust == Trust::Whole && (superblock.clean || superblock.tuning.mode.keeps_dirty());
+        let keeps_clean =
+            kept == KeptBlocks::All && (superblock.clean || superblock.tuning.mode.keeps_dirty());
         let pages = self.restore_order();
         let is_out_of_order = self.needs_reordering();
         let has_log_entries = !self.logged.is_empty();

@@ -12,7 +12,7 @@ use device::timer::Timer;
 use super::create::config_error;
 use super::error::Result;
 use super::record::Sectors;
-use super::recovery::{Trust, check_flash, load};
+use super::recovery::{KeptBlocks, check_flash, load};
 use super::state::FlashCopy;
 use super::superblock::{self, DiskIdentity, Superblock};
 use super::work::Work;
@@ -38,7 +38,7 @@ impl Volume {
         identity::check_grown_disk(&*disk, &superblock, &os_identity).await?;
         check_size(new_bytes, old_bytes, superblock.layout.block_bytes)?;
         superblock.disk.bytes = new_bytes;
-        let (shared, _, dropped) = load(flash, disk, timer, os_identity, superblock, Trust::Whole).await?;
+        let (shared, _, dropped) = load(flash, disk, timer, os_identity, superblock, KeptBlocks::All).await?;
         let work = Work::new(&shared, Some(shared.metadata_writer.lock(0..1).await));
         let dirty = shared.drop_clean_last_block(old_bytes);
         // Compared before anything is written, because it may be the wrong disk.

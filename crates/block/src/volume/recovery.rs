@@ -91,7 +91,7 @@ impl Volume {
         let superblock = superblock::read(&**flash).await?;
         check_flash(&**flash, &superblock)?;
         let (found, mut recovery) = FlashMap::read(&**flash, &superblock).await?;
-        found.into_state(&superblock, &mut recovery, Trust::Whole)?;
+        found.into_state(&superblock, &mut recovery, KeptBlocks::All)?;
         Ok((superblock, recovery))
     }
 
@@ -114,7 +114,7 @@ impl Volume {
             Err(error) if is_forced && error.kind() == VolumeErrorKind::WrongDisk => {
                 let (flash, disk, timer) = again;
                 let superblock = superblock::read(&*flash).await?;
-                load(flash, disk, timer, kept, superblock, Trust::DirtyOnly).await
+                load(flash, disk, timer, kept, superblock, KeptBlocks::DirtyOnly).await
             }
             loaded => loaded,
         };
@@ -131,9 +131,9 @@ impl Volume {
 
 /// Which recovered blocks are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(super) enum KeptBlocks {
     /// All valid blocks.
-    Whole,
+    All,
     /// Only dirty blocks: clean ones may differ from this disk.
     DirtyOnly,
 }
@@ -151,7 +151,7 @@ pub(super) async fn verified(
     let superblock = superblock::read(&*flash).await?;
     check_flash(&*flash, &superblock)?;
     identity::check_disk(&*disk, &superblock, &os_identity).await?;
-    load(flash, disk, timer, os_identity, superblock, Trust::Whole).await
+    load(flash, disk, timer, os_identity, superblock, KeptBlocks::All).await
 }
 
 /// As [`verified`], and compares some clean blocks with the disk.
@@ -173,17 +173,17 @@ pub(super) async fn load(
     timer: Arc<dyn Timer>,
     os_identity: OsIdentity,
     mut superblock: Superblock,
-    trust: Trust,
+    kept: KeptBlocks,
 ) -> Result<Loaded> {
     identity::check_size(&*disk, &superblock.disk)?;
-    if trust == Trust::DirtyOnly {
+    if kept == KeptBlocks::DirtyOnly {
         // Treated as a crash: clean blocks are dropped, and the recorded state of the disk is void.
         superblock.clean = false;
         superblock.disk.is_current = false;
     }
     let (found, mut recovery) = FlashMap::read(&*flash, &superblock).await?;
-    let (state, dropped) = found.into_state(&superblock, &mut recovery, trust)?;
-    recovery.was_forced = trust == Trust::DirtyOnly;
+    let (state, dropped) = found.into_state(&superblock, &mut recovery, kept)?;
+    recovery.was_forced = kept == KeptBlocks::DirtyOnly;
     Ok((shared_of(flash, disk, timer, os_identity, superblock, state), recovery, dropped))
 }
 

@@ -21,7 +21,7 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::FlashMap;
 use super::layout::{Layout, SUPERBLOCKS_BYTES};
 use super::read::crc32c;
-use super::recovery::{Recovery, Trust, check_flash, shared_of};
+use super::recovery::{KeptBlocks, Recovery, check_flash, shared_of};
 use super::superblock::{self, Checkpoint, Superblock};
 use super::work::Work;
 use super::{OsIdentity, Volume, identity};
@@ -99,7 +99,7 @@ impl Volume {
         copy(old, new, &known, &mut moved, &moves, accepts_loss, &mut replaced).await?;
         superblock.clean = true;
         let mut found = Recovery { was_clean: true, ..Recovery::default() };
-        let (state, _) = moved.into_state(&superblock, &mut found, Trust::Whole)?;
+        let (state, _) = moved.into_state(&superblock, &mut found, KeptBlocks::All)?;
         (replaced.blocks, replaced.dirty_blocks) = (found.blocks, found.dirty_blocks);
         let shared = shared_of(Arc::clone(new), disk, timer, os_identity, superblock, state);
         shared.claim_disk(known.clean);

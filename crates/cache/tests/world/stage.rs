@@ -11,7 +11,7 @@ use pollster::block_on;
 
 use crate::setup::{KIB, MIB, cache_config, flash, open_stepped};
 
-pub const TARGET: &[u8] = b"hero";
+pub const TARGET: &[u8] = b"target";
 pub const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 /// Lengths of two values: the first is stored in buckets, the second in regions.
 pub const LENGTHS: [usize; 2] = [150, 3000];

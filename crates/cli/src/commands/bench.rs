@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bench::binary_trace::{self, Made};
 use bench::config::cachebench::{load, load_text};
-use bench::config::knob::Remark;
+use bench::config::knob::Diagnostic;
 use bench::config::lower::{binary_traces, missing_traces, unsupported};
 use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
@@ -435,7 +435,7 @@ fn conclude_check(
 }
 
 /// Reports a popularity or size file, which can be checked but not run.
-fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Remark]) -> ExitCode {
+fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Diagnostic]) -> ExitCode {
     let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
     let spared = Files::default().keeping("input", file.cloned()).writing([arguments.common.result_file()]);
     let file = file.map_or_else(String::new, |file| file.display().to_string());

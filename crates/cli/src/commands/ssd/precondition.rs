@@ -9,7 +9,7 @@ use bench::drive::{self, json, text};
 use clap::Args;
 use serde_json::json;
 
-use super::real::{Consent, destroy, finding};
+use super::real::{ConfirmFlags, destroy, finding};
 use crate::output::{Common, Finding};
 use crate::quantity;
 
@@ -28,7 +28,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value = "4", value_parser = quantity::positive)]
     max_passes: f64,
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmFlags,
     #[command(flatten)]
     common: Common,
 }
@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         seed: arguments.common.seed,
     };
     let fill = || {
-        destroy(&arguments.device, &arguments.consent, &arguments.common, |device, stop| {
+        destroy(&arguments.device, &arguments.confirm, &arguments.common, |device, stop| {
             let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
             let mut told = 0;
             let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {

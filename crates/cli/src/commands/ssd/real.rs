@@ -22,7 +22,7 @@ pub(super) fn spare<'a>(
 
 /// Flags with which a user consents to the loss of a device's data.
 #[derive(Debug, Args)]
-pub(super) struct Consent {
+pub(super) struct ConfirmFlags {
     /// Do not ask before destroying data
     #[arg(long)]
     yes: bool,
@@ -34,19 +34,19 @@ pub(super) struct Consent {
 /// Checks that the result can be written, opens the device exclusively, asks the user, and runs `action`.
 pub(super) fn destroy(
     path: &Path,
-    consent: &Consent,
+    confirm: &ConfirmFlags,
     common: &Common,
     action: impl FnOnce(&dyn drive::Device, &Stop) -> Result<Finding, String>,
 ) -> Result<Finding, String> {
     spare(path, [common.result_file()])?;
     let device = drive::open_whole(path).map_err(|error| error.to_string())?;
     if let Some(held) =
-        drive::foreign(path, &*device).map_err(|error| error.to_string())?.filter(|_| !consent.force)
+        drive::foreign(path, &*device).map_err(|error| error.to_string())?.filter(|_| !confirm.force)
     {
         return Err(format!("{} holds {held}; --force destroys it", path.display()));
     }
     let capacity = text::bytes(device.geometry().capacity_bytes.into());
-    if !consent.yes {
+    if !confirm.yes {
         ask(&format!("{}: {capacity}. Everything on it will be lost.", path.display()))?;
     }
     let stop = Stop::default();

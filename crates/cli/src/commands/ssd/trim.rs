@@ -8,7 +8,7 @@ use bench::drive::{self, text};
 use clap::Args;
 use serde_json::json;
 
-use super::real::{Consent, config, destroy, finding};
+use super::real::{ConfirmFlags, config, destroy, finding};
 use crate::output::Common;
 
 /// The command line of `ssd trim`.
@@ -17,14 +17,14 @@ pub struct Arguments {
     /// NVMe namespace, block device or file to discard
     device: PathBuf,
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmFlags,
     #[command(flatten)]
     common: Common,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let found = destroy(&arguments.device, &arguments.consent, &arguments.common, |device, stop| {
+    let found = destroy(&arguments.device, &arguments.confirm, &arguments.common, |device, stop| {
         let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
         let capacity = device.geometry().capacity_bytes;
         let trimmed = drive::trim(device, |done_bytes| {

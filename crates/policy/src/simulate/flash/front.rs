@@ -1,6 +1,6 @@
 //! DRAM before flash.
 
-use super::{FlashCache, Newcomer};
+use super::{FlashCache, WeightedObject};
 use crate::Slot;
 use crate::list::{List, Nodes};
 use crate::simulate::{Access, Counts, Simulator};
@@ -33,7 +33,7 @@ pub struct Flash<F> {
     dram: List,
     dram_held: u64,
     weights: Weights,
-    victims: Vec<Newcomer>,
+    victims: Vec<WeightedObject>,
     counts: Counts,
 }
 
@@ -83,7 +83,7 @@ impl<F: FlashCache> Flash<F> {
         let weight = weight.saturating_add(object_overhead).min(object_weight_at_most);
         self.victims.clear();
         if u64::from(weight) > dram_weight {
-            self.victims.push(Newcomer { object: slot.0, weight });
+            self.victims.push(WeightedObject { object: slot.0, weight });
         } else {
             while self.dram_held + u64::from(weight) > dram_weight {
                 self.evict_from_dram();
@@ -105,7 +105,7 @@ impl<F: FlashCache> Flash<F> {
         let victim = self.dram.pop_back(&mut self.nodes).expect("the weight of a cached object is recorded");
         let weight = self.weights.get(victim);
         self.dram_held -= weight;
-        self.victims.push(Newcomer { object: victim.0, weight: weight as u32 });
+        self.victims.push(WeightedObject { object: victim.0, weight: weight as u32 });
     }
 
     fn remove(&mut self, slot: Slot) {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::blocks::{Block, Blocks};
-use super::{FlashCache, Newcomer};
+use super::{FlashCache, WeightedObject};
 
 /// The sizes of a [`HashLog`], as weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -130,8 +130,8 @@ impl FlashCache for HashLog {
         self.is_hit[object as usize] = true;
     }
 
-    fn insert(&mut self, newcomers: &[Newcomer]) {
-        for &Newcomer { object, weight } in newcomers {
+    fn insert(&mut self, newcomers: &[WeightedObject]) {
+        for &WeightedObject { object, weight } in newcomers {
             if self.is_full_for(weight) {
                 self.seal();
             }

@@ -7,7 +7,7 @@
 //! An expired object is a miss, is evicted from DRAM without a write, and is removed from its set at the set's next write. Until then it
 //! takes space.
 
-use super::{FlashCache, HashLog, HashLogRules, Log, Newcomer, Sets};
+use super::{FlashCache, HashLog, HashLogRules, Log, Sets, WeightedObject};
 use crate::Slot;
 use crate::admission::coin::{Chance, Coin};
 use crate::list::{List, Nodes};
@@ -301,7 +301,7 @@ impl Hybrid {
                 sets.sweep(slot.0, |held| self.ends.has_passed(held, self.now_seconds));
             }
             let engine = if is_small { self.small.engine_mut() } else { &mut self.large };
-            engine.insert(&[Newcomer { object: slot.0, weight }]);
+            engine.insert(&[WeightedObject { object: slot.0, weight }]);
             self.counts.taken_weight += u64::from(own);
         }
     }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::blocks::{Block, Blocks};
-use super::{FlashCache, Newcomer};
+use super::{FlashCache, WeightedObject};
 use crate::simulate::hash_of_object;
 
 /// The prediction of an object that enters the log.
@@ -44,9 +44,9 @@ pub struct Kangaroo {
     sealed: VecDeque<Block>,
     max_sealed: usize,
     /// The objects of the log, by set.
-    in_log: HashMap<u64, Vec<Newcomer>>,
+    in_log: HashMap<u64, Vec<WeightedObject>>,
     set_count: u64,
-    sets: HashMap<u64, Vec<Newcomer>>,
+    sets: HashMap<u64, Vec<WeightedObject>>,
     is_in_set: Vec<bool>,
     is_hit: Vec<bool>,
     predictions: Vec<u8>,
@@ -86,7 +86,7 @@ impl Kangaroo {
         self.open = self.blocks.open();
     }
 
-    fn append(&mut self, item: Newcomer) {
+    fn append(&mut self, item: WeightedObject) {
         if !self.blocks.has_room(self.open, item.weight) {
             self.seal();
         }
@@ -102,12 +102,12 @@ impl Kangaroo {
             let mut evicted = Vec::new();
             self.blocks.erase(oldest, &mut evicted);
             for (object, weight) in evicted {
-                self.evict_from_log(Newcomer { object, weight });
+                self.evict_from_log(WeightedObject { object, weight });
             }
         }
     }
 
-    fn evict_from_log(&mut self, item: Newcomer) {
+    fn evict_from_log(&mut self, item: WeightedObject) {
         let number = self.set_of(item.object);
         let Some(members) = self.in_log.get_mut(&number) else { return };
         let Some(at) = members.iter().position(|member| member.object == item.object) else { return };
@@ -123,7 +123,7 @@ impl Kangaroo {
     }
 
     /// Merges objects into a set. The nearest predictions stay, and of equal ones those that were there.
-    fn write_set(&mut self, number: u64, arriving: Vec<Newcomer>) {
+    fn write_set(&mut self, number: u64, arriving: Vec<WeightedObject>) {
         self.written_weight += self.rules.set_weight;
         let mut objects = self.sets.remove(&number).unwrap_or_default();
         for held in &objects {
@@ -160,7 +160,7 @@ impl FlashCache for Kangaroo {
         }
     }
 
-    fn insert(&mut self, newcomers: &[Newcomer]) {
+    fn insert(&mut self, newcomers: &[WeightedObject]) {
         for &newcomer in newcomers {
             let at = newcomer.object as usize;
             if at >= self.predictions.len() {

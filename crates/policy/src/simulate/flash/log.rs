@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::blocks::{Block, Blocks};
-use super::{FlashCache, Newcomer};
+use super::{FlashCache, WeightedObject};
 
 /// The log.
 pub struct Log {
@@ -88,8 +88,8 @@ impl FlashCache for Log {
 
     fn hit(&mut self, _object: u32) {}
 
-    fn insert(&mut self, newcomers: &[Newcomer]) {
-        for &Newcomer { object, weight } in newcomers {
+    fn insert(&mut self, newcomers: &[WeightedObject]) {
+        for &WeightedObject { object, weight } in newcomers {
             if self.is_full_for(weight) {
                 self.seal();
             }

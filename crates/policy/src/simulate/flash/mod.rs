@@ -24,7 +24,7 @@ pub use sets::Sets;
 
 /// An object to be inserted into flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Newcomer {
+pub struct WeightedObject {
     /// Its number.
     pub object: u32,
     /// Its weight, overheads included.
@@ -40,7 +40,7 @@ pub trait FlashCache: Send {
     fn hit(&mut self, object: u32);
 
     /// Inserts objects that it does not hold in one operation. Others are evicted for them.
-    fn insert(&mut self, newcomers: &[Newcomer]);
+    fn insert(&mut self, newcomers: &[WeightedObject]);
 
     /// Removes a cached object.
     fn remove(&mut self, object: u32);

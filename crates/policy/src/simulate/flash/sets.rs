@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::{FlashCache, Newcomer};
+use super::{FlashCache, WeightedObject};
 use crate::simulate::hash_of_object;
 
 /// The sets.
@@ -14,7 +14,7 @@ pub struct Sets {
     set_weight: u64,
     set_count: u64,
     /// Non-empty sets so far, the oldest object of each first: a cache can have far more space than is requested.
-    sets: HashMap<u64, Vec<Newcomer>>,
+    sets: HashMap<u64, Vec<WeightedObject>>,
     held: Vec<bool>,
     written_weight: u64,
     read_sets: u64,
@@ -65,7 +65,7 @@ impl FlashCache for Sets {
     fn hit(&mut self, _object: u32) {}
 
     /// New objects of the same call that belong to one set share one write.
-    fn insert(&mut self, newcomers: &[Newcomer]) {
+    fn insert(&mut self, newcomers: &[WeightedObject]) {
         self.touched.clear();
         for newcomer in newcomers {
             let number = self.set_of(newcomer.object);

@@ -32,7 +32,7 @@ fn check_contents<F: FlashCache>(make: impl Fn(u64) -> F) {
                 true => cache.hit(object),
                 false => {
                     let weight = rng.random_range(1..=weight_at_most);
-                    cache.insert(&[Newcomer { object, weight }]);
+                    cache.insert(&[WeightedObject { object, weight }]);
                     held.retain(|&object, _| cache.holds(object));
                     held.extend(cache.holds(object).then_some((object, weight)));
                     assert!(held.contains_key(&object), "seed {seed}: the inserted object is absent");
@@ -99,13 +99,13 @@ fn kangaroo_moves_objects_of_one_set_together_and_drops_an_object_alone() {
 fn hash_log_writes_headers_and_the_unused_ends_of_pages() {
     let mut cache = HashLog::new(4 << 20, HashLogRules::of_engine(4 << 20, 0.0));
     let count = 100_000;
-    (0..count).for_each(|object| cache.insert(&[Newcomer { object, weight: 300 }]));
+    (0..count).for_each(|object| cache.insert(&[WeightedObject { object, weight: 300 }]));
     let amplification = cache.written_weight() as f64 / f64::from(count * 300);
     assert!((1.05..1.08).contains(&amplification), "{amplification}");
 }
 
 fn insert(cache: &mut impl FlashCache, objects: std::ops::Range<u32>) {
-    objects.for_each(|object| cache.insert(&[Newcomer { object, weight: 10 }]));
+    objects.for_each(|object| cache.insert(&[WeightedObject { object, weight: 10 }]));
 }
 
 fn held(cache: &impl FlashCache) -> Vec<u32> {
@@ -127,7 +127,7 @@ fn objects_of_one_set_inserted_together_share_one_write_of_the_set() {
     let mut cache = Sets::new(30, 30);
     insert(&mut cache, 0..3);
     assert_eq!((held(&cache), cache.written_weight()), (vec![0, 1, 2], 90));
-    cache.insert(&[3, 4].map(|object| Newcomer { object, weight: 10 }));
+    cache.insert(&[3, 4].map(|object| WeightedObject { object, weight: 10 }));
     assert_eq!((held(&cache), cache.written_weight()), (vec![2, 3, 4], 120));
 }
 
