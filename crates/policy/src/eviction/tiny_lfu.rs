@@ -46,16 +46,16 @@ impl TinyLfu {
     }
 
     /// Whether the tiny queue's oldest entry replaces the main queue's; it does if the frequencies are equal.
-    fn newcomer_wins(&self, newcomer: Slot, resident: Slot) -> bool {
-        self.frequency(newcomer) >= self.frequency(resident)
+    fn candidate_wins(&self, candidate: Slot, resident: Slot) -> bool {
+        self.frequency(candidate) >= self.frequency(resident)
     }
 
     fn swap_oldest(&mut self) {
-        let (Some(resident), Some(newcomer)) = (self.queues.back(MAIN), self.queues.back(TINY)) else {
+        let (Some(resident), Some(candidate)) = (self.queues.back(MAIN), self.queues.back(TINY)) else {
             return;
         };
-        if self.newcomer_wins(newcomer, resident) {
-            self.queues.move_to_front(MAIN, newcomer);
+        if self.candidate_wins(candidate, resident) {
+            self.queues.move_to_front(MAIN, candidate);
             self.queues.move_to_back(TINY, resident);
         } else {
             // A popular entry must not reject all new ones: the next is compared with another entry.
@@ -112,8 +112,8 @@ impl Eviction for TinyLfu {
 
     fn oldest(&self) -> Option<Slot> {
         match (self.queues.back(TINY), self.queues.back(MAIN)) {
-            (Some(newcomer), Some(resident)) if self.newcomer_wins(newcomer, resident) => Some(resident),
-            (Some(newcomer), _) => Some(newcomer),
+            (Some(candidate), Some(resident)) if self.candidate_wins(candidate, resident) => Some(resident),
+            (Some(candidate), _) => Some(candidate),
             (None, resident) => resident,
         }
     }

@@ -130,8 +130,8 @@ impl FlashCache for HashLog {
         self.is_hit[object as usize] = true;
     }
 
-    fn insert(&mut self, newcomers: &[WeightedObject]) {
-        for &WeightedObject { object, weight } in newcomers {
+    fn insert(&mut self, objects: &[WeightedObject]) {
+        for &WeightedObject { object, weight } in objects {
             if self.is_full_for(weight) {
                 self.seal();
             }

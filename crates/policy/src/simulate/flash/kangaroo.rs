@@ -160,8 +160,8 @@ impl FlashCache for Kangaroo {
         }
     }
 
-    fn insert(&mut self, newcomers: &[WeightedObject]) {
-        for &newcomer in newcomers {
+    fn insert(&mut self, objects: &[WeightedObject]) {
+        for &newcomer in objects {
             let at = newcomer.object as usize;
             if at >= self.predictions.len() {
                 self.predictions.resize(at + 1, LONG);

@@ -88,8 +88,8 @@ impl FlashCache for Log {
 
     fn hit(&mut self, _object: u32) {}
 
-    fn insert(&mut self, newcomers: &[WeightedObject]) {
-        for &WeightedObject { object, weight } in newcomers {
+    fn insert(&mut self, objects: &[WeightedObject]) {
+        for &WeightedObject { object, weight } in objects {
             if self.is_full_for(weight) {
                 self.seal();
             }

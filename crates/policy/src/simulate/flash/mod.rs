@@ -40,7 +40,7 @@ pub trait FlashCache: Send {
     fn hit(&mut self, object: u32);
 
     /// Inserts objects that it does not hold in one operation. Others are evicted for them.
-    fn insert(&mut self, newcomers: &[WeightedObject]);
+    fn insert(&mut self, objects: &[WeightedObject]);
 
     /// Removes a cached object.
     fn remove(&mut self, object: u32);

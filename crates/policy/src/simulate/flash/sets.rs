@@ -65,30 +65,30 @@ impl FlashCache for Sets {
     fn hit(&mut self, _object: u32) {}
 
     /// New objects of the same call that belong to one set share one write.
-    fn insert(&mut self, newcomers: &[WeightedObject]) {
+    fn insert(&mut self, objects: &[WeightedObject]) {
         self.touched.clear();
-        for newcomer in newcomers {
-            let number = self.set_of(newcomer.object);
+        for inserted in objects {
+            let number = self.set_of(inserted.object);
             let is_first = !self.touched.contains(&number);
             if is_first {
                 self.touched.push(number);
                 self.written_weight += self.set_weight;
             }
-            if newcomer.object as usize >= self.held.len() {
-                self.held.resize(newcomer.object as usize + 1, false);
+            if inserted.object as usize >= self.held.len() {
+                self.held.resize(inserted.object as usize + 1, false);
             }
             let set = self.sets.entry(number).or_default();
             self.read_sets += u64::from(is_first && !set.is_empty());
             let mut held_weight: u64 = set.iter().map(|held| u64::from(held.weight)).sum();
             let mut leave = 0;
-            while held_weight + u64::from(newcomer.weight) > self.set_weight {
+            while held_weight + u64::from(inserted.weight) > self.set_weight {
                 held_weight -= u64::from(set[leave].weight);
                 self.held[set[leave].object as usize] = false;
                 leave += 1;
             }
             set.drain(..leave);
-            set.push(*newcomer);
-            self.held[newcomer.object as usize] = true;
+            set.push(*inserted);
+            self.held[inserted.object as usize] = true;
         }
     }
 
