@@ -18,7 +18,7 @@ pub fn check(data: &[u8]) {
     let written = stripe.write(last, IoBuffer::copy_of(&[7; 4096])).wait();
     written.unwrap();
     let read = stripe.read(last, 4096).wait().unwrap();
-    assert!(read.unwrap().iter().all(|byte| *byte == 7));
+    assert!(read.iter().all(|byte| *byte == 7));
     assert!(join(&members).is_ok(), "writes to a stripe do not change its labels");
 }
 
