@@ -49,22 +49,22 @@ const PEOPLE: &[&str] = &["who knows", "who owns", "who maintain"];
 /// Matching comment lines that a part of the tree may still have. Lower a number when its part improves; never raise one.
 const ALLOWED_LINES: &[(&str, usize)] = &[
     ("benches", 0),
-    ("crates/bench", 20),
-    ("crates/block", 4),
-    ("crates/cache", 87),
-    ("crates/cli", 5),
+    ("crates/bench", 1),
+    ("crates/block", 3),
+    ("crates/cache", 18),
+    ("crates/cli", 1),
     ("crates/device", 1),
-    ("crates/policy", 8),
+    ("crates/policy", 0),
     ("crates/server", 0),
-    ("crates/ssd", 8),
-    ("crates/workload", 2),
+    ("crates/ssd", 0),
+    ("crates/workload", 1),
     ("fuzz", 0),
     ("python", 0),
     ("xtask", 0),
 ];
 
-/// Names that match [`NAMES`] and were there before the rule.
-const ALLOWED_NAMES: usize = 12;
+/// Names that may match [`NAMES`]: the example in the tests of this rule.
+const ALLOWED_NAMES: usize = 1;
 
 const SHOWN: usize = 8;
 
