@@ -5,6 +5,8 @@
 //! a caller waits for the device.
 
 pub mod chain;
+#[cfg(test)]
+mod crash_histories;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod held_back;
@@ -17,8 +19,6 @@ mod small;
 pub mod soc;
 pub mod superblock;
 pub(crate) mod tier;
-#[cfg(test)]
-mod watched;
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

@@ -58,7 +58,7 @@ pub(crate) struct Failures {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Retry the region, but not before this time.
-    ReinsertionPoint {
+    Retry {
         due_ns: u64,
         /// Whether other regions were written since its last failure.
         alone: bool,
@@ -127,7 +127,7 @@ impl Outage {
             return Verdict::GiveUp;
         }
         let due_ns = now_ns.saturating_add(pause_ns(now.count - 1));
-        Verdict::ReinsertionPoint { due_ns, alone: successes > before.successes }
+        Verdict::Retry { due_ns, alone: successes > before.successes }
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
 
     fn due_ns(verdict: Verdict) -> u64 {
         match verdict {
-            Verdict::ReinsertionPoint { due_ns, .. } => due_ns,
+            Verdict::Retry { due_ns, .. } => due_ns,
             Verdict::GiveUp => panic!("it is too early to give up"),
         }
     }
@@ -260,10 +260,7 @@ mod tests {
     fn region_is_at_fault_only_if_others_were_written_since_its_last_failure() {
         let (mut outage, mut failures) = (Outage::default(), None);
         let mut fails_alone = |outage: &mut Outage| {
-            matches!(
-                outage.failed(&mut failures, String::new(), 0),
-                Verdict::ReinsertionPoint { alone: true, .. }
-            )
+            matches!(outage.failed(&mut failures, String::new(), 0), Verdict::Retry { alone: true, .. })
         };
         outage.succeeded();
         assert!(!fails_alone(&mut outage), "the first failure says nothing of the others");

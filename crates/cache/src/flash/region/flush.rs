@@ -129,7 +129,7 @@ impl RegionStore {
         let region = self.region(flush.buffer.region);
         match self.supply.write_failed(flush, error.to_string(), self.clock.monotonic_ns()) {
             Verdict::GiveUp => false,
-            Verdict::ReinsertionPoint { alone, .. } => {
+            Verdict::Retry { alone, .. } => {
                 let is_broken = alone && region.count_failure() >= self.config.retire_after_failures;
                 persistence == Persistence::Retry && !is_broken
             }
@@ -150,7 +150,14 @@ impl RegionStore {
     /// Writes entries and table in concurrent parts; repeats failed parts as often as configured.
     async fn write(&self, flush: &mut Flush, records: &[Record], waiting: Waiting) -> Result<(), IoError> {
         let Flush { buffer, writing, .. } = flush;
-        let writing = writing.get_or_insert_with(|| self.begin_writing(buffer, records));
+        let writing = match writing {
+            Some(writing) => writing,
+            None => {
+                // The earlier content of the region must not be recovered once it is overwritten.
+                self.sync_journal()?;
+                writing.insert(self.begin_writing(buffer, records))
+            }
+        };
         loop {
             self.attempt(buffer, writing, waiting).await;
             match writing.last_error.take() {
@@ -167,8 +174,6 @@ impl RegionStore {
     }
 
     fn begin_writing(&self, buffer: &RegionBuffer, records: &[Record]) -> Writing {
-        // The earlier content of the region must not be recovered once it is overwritten.
-        self.acknowledge();
         let ranges = buffer.finish(records, self.config.write_whole);
         let max_bytes = self.layout.max_write_bytes;
         Writing {

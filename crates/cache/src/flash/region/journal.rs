@@ -90,11 +90,17 @@ impl RegionStore {
     /// clear is acknowledged, with no lock held. Blocks the thread for a copy to the page cache, or for a write, and for a flush if
     /// removals are to survive a power cut.
     pub fn acknowledge(&self) {
-        if let Some(RegionJournal { journal, .. }) = &self.journal
-            && journal.sync().is_err()
-        {
+        _ = self.sync_journal();
+    }
+
+    /// As [`acknowledge`](Self::acknowledge). A change that makes recorded content invalid must not be made after an error.
+    pub(super) fn sync_journal(&self) -> Result<(), IoError> {
+        let Some(RegionJournal { journal, .. }) = &self.journal else { return Ok(()) };
+        let synced = journal.sync();
+        if synced.is_err() {
             Counters::one(&self.counters.write_errors);
         }
+        synced
     }
 
     /// Allocates the sequence number of a region that is being opened.

@@ -251,7 +251,7 @@ impl Supply {
     /// Counts a failed region write and decides whether the region is retried.
     pub(crate) fn write_failed(&self, flush: &mut Flush, error: String, now_ns: u64) -> Verdict {
         let verdict = self.stock.lock().outage.failed(&mut flush.failures, error, now_ns);
-        if let Verdict::ReinsertionPoint { due_ns, .. } = verdict {
+        if let Verdict::Retry { due_ns, .. } = verdict {
             flush.due_ns = due_ns;
         }
         verdict

@@ -24,7 +24,10 @@ impl RegionStore {
     pub(super) async fn trim_next(&self, waiting: Waiting) -> bool {
         let Some(region) = self.supply.next_untrimmed() else { return false };
         // A trim that a power cut interrupts leaves parts of the region, which must not be recovered.
-        self.acknowledge();
+        if self.sync_journal().is_err() {
+            self.supply.give_untrimmed(region);
+            return false;
+        }
         let (completion, trimmed) = self.supply.begin_change(region);
         self.supply.give_region(region);
         let (offset, len) = (self.layout.region_offset(region), u64::from(self.layout.region_bytes));

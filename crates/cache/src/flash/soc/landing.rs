@@ -135,8 +135,8 @@ impl Write {
             return;
         }
         let due_ns = match soc.pauses.verdict(&mut self.failures) {
-            Some(Verdict::ReinsertionPoint { due_ns, alone: false }) => due_ns,
-            Some(Verdict::ReinsertionPoint { alone: true, .. } | Verdict::GiveUp) | None => return,
+            Some(Verdict::Retry { due_ns, alone: false }) => due_ns,
+            Some(Verdict::Retry { alone: true, .. } | Verdict::GiveUp) | None => return,
         };
         let failed = singles.iter_mut().enumerate().filter(|(_, single)| **single == Single::Failed);
         for (at, single) in failed {

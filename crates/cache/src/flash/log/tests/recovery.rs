@@ -1,44 +1,13 @@
-//! Recovery after a kill and after a power cut. A random history ends with an image of the device that a kill or a power cut may leave. The
-//! next log finds no removed or replaced version, and nearly all items that were on flash.
+//! Recovery of the log after a kill and after a power cut.
 
 use std::collections::BTreeMap;
 
 use device::Request;
-use device::wrap::CrashDevice;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::flash::watched::Watched;
-
-const KEYS: u64 = 1200;
-
-/// The versions of each key that may be found.
-#[derive(Clone, Default)]
-struct Model {
-    /// The acknowledged version; `None` was removed.
-    acknowledged: BTreeMap<u64, Option<u64>>,
-    /// The version of a call in progress.
-    begun: Option<(u64, u64)>,
-    clears: bool,
-}
-
-impl Model {
-    fn allows(&self, key: u64, version: u64) -> bool {
-        let acknowledged = self.acknowledged.get(&key).copied().flatten();
-        acknowledged == Some(version) || self.begun == Some((key, version))
-    }
-}
-
-/// The device and the model at the end of a history that was cut.
-type Cut = Option<(MemoryDevice, Model)>;
-
-/// The end of a history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Kill,
-    PowerLoss,
-}
+use crate::flash::crash_histories::{self, Count, End, run_all};
 
 #[derive(Debug, Clone, Copy)]
 struct Case {
@@ -86,19 +55,67 @@ impl Case {
         let shape = Shape { fingerprint_bits: self.fingerprint_bits, ..config.shape(SHARDS) };
         HashLog::with_shape(Arc::clone(device), config, shape)
     }
+}
 
-    fn reopened(&self, device: &Arc<dyn Device>) -> Result<HashLog, ChainError> {
+impl crash_histories::Case for Case {
+    type Engine = HashLog;
+    const KEYS: u64 = 1200;
+
+    fn end(&self) -> End {
+        self.end
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn blank_device(&self) -> MemoryDevice {
+        MemoryDevice::with_block_bytes(1 << 20, 512).absorbing(self.has_page_cache)
+    }
+
+    fn create(&self, device: &Arc<dyn Device>) -> HashLog {
+        self.log(device)
+    }
+
+    fn recovered(&self, device: &Arc<dyn Device>) -> Result<HashLog, ChainError> {
         let chain = block_on(read_journal(device, &self.config(), Waiting::Thread))?;
         let mut log = self.log(device);
         block_on(log.recover(&chain, Waiting::Thread));
         Ok(log)
     }
 
-    fn crash(&self, device: &CrashDevice, seed: u64) -> MemoryDevice {
-        match self.end {
-            End::Kill => device.kill(seed),
-            End::PowerLoss => device.crash(seed),
-        }
+    fn put(log: &HashLog, number: u64, version: u64) {
+        put(log, &key(number), &value(number, version), 0);
+    }
+
+    fn forget(log: &HashLog, number: u64) {
+        _ = forget(log, &key(number));
+    }
+
+    fn acknowledge(log: &HashLog) {
+        log.acknowledge();
+    }
+
+    fn clear(log: &HashLog) {
+        log.clear();
+    }
+
+    fn drain(log: &HashLog) {
+        drain(log);
+    }
+
+    fn step(log: &HashLog) {
+        _ = block_on(log.step(Waiting::Thread, NOW));
+    }
+
+    fn version(log: &HashLog, number: u64, _newest: u64) -> Option<u64> {
+        version_in(log, number, NOW)
+    }
+
+    fn is_on_flash(log: &HashLog, number: u64) -> bool {
+        let name = key(number);
+        let hash = KeyHash::of(name.as_bytes());
+        log.shard(hash).lock().tables.find(hash, name.as_bytes()).is_none()
     }
 }
 
@@ -119,194 +136,28 @@ fn version_in(log: &HashLog, number: u64, now: u32) -> Option<u64> {
     Some(version)
 }
 
-/// A log with its model. Its steps are called after its requests.
-struct History {
-    case: Case,
-    log: HashLog,
-    model: Arc<Mutex<Model>>,
-    random: StdRng,
-    version: u64,
-}
-
-impl History {
-    fn step(&mut self) {
-        if self.random.random_bool(0.7) {
-            block_on(self.log.step(Waiting::Thread, NOW));
-        }
-    }
-
-    fn write(&mut self, number: u64) {
-        self.version += 1;
-        let version = self.version;
-        self.model.lock().begun = Some((number, version));
-        let name = key(number);
-        // As the cache does: the older version is removed first.
-        forget(&self.log, &name);
-        put(&self.log, &name, &value(number, version), 0);
-        self.log.acknowledge();
-        self.acknowledged(number, Some(version));
-    }
-
-    fn acknowledged(&self, number: u64, version: Option<u64>) {
-        let mut model = self.model.lock();
-        model.acknowledged.insert(number, version);
-        model.begun = None;
-    }
-
-    fn clear(&mut self) {
-        self.log.clear();
-        self.log.acknowledge();
-        let mut model = self.model.lock();
-        model.acknowledged.clear();
-        model.clears = true;
-    }
-
-    fn request(&mut self) {
-        let number = self.random.random_range(0..KEYS);
-        match self.random.random_range(0..1000) {
-            0..600 => self.write(number),
-            600..700 => {
-                forget(&self.log, &key(number));
-                self.log.acknowledge();
-                self.acknowledged(number, None);
-            }
-            700 if self.random.random_ratio(1, 4) => self.clear(),
-            701..703 => drain(&self.log),
-            _ => _ = version_in(&self.log, number, NOW),
-        }
-        self.step();
-    }
-
-    /// Keys that are found on flash, not in memory.
-    fn on_flash(&self) -> Vec<u64> {
-        let in_memory = |number: u64| {
-            let name = key(number);
-            let hash = KeyHash::of(name.as_bytes());
-            self.log.shard(hash).lock().tables.find(hash, name.as_bytes()).is_some()
-        };
-        (0..KEYS)
-            .filter(|&number| !in_memory(number) && version_in(&self.log, number, NOW).is_some())
-            .collect()
-    }
-}
-
-/// Checks a log that was opened after a crash. Returns how many of `expected` it has.
-fn audit(log: &HashLog, model: &Model, expected: &[u64], label: &str) -> usize {
-    for number in 0..KEYS {
-        if let Some(version) = version_in(log, number, NOW) {
-            assert!(
-                model.allows(number, version),
-                "{label}: key {number} has version {version}, not {:?} nor {:?}",
-                model.acknowledged.get(&number),
-                model.begun
-            );
-        }
-    }
-    expected.iter().filter(|&&number| version_in(log, number, NOW).is_some()).count()
-}
-
-/// Items that were on flash before, and that were found after the crash.
-#[derive(Debug, Default)]
-struct Back {
-    before: usize,
-    after: usize,
-    cold: usize,
-    cuts: usize,
-}
-
-/// Runs a log through several crashes, each at the end of a call, and checks an image from the middle of a request.
-fn run(case: Case, back: &mut Back) {
-    let mut random = StdRng::seed_from_u64(case.seed);
-    let memory = MemoryDevice::with_block_bytes(1 << 20, 512).absorbing(case.has_page_cache);
-    let mut image = memory;
-    let mut model = Model::default();
-    let mut version = 0;
-    for life in 0..3 {
-        let label = format!("{case:?}, life {life}");
-        let durable = image.duplicate();
-        let watched = Arc::new(Watched::new(image));
-        let crashing = Arc::new(CrashDevice::over(Arc::clone(&watched) as _, durable));
-        let device = Arc::clone(&crashing) as Arc<dyn Device>;
-        let log = match case.reopened(&device) {
-            Ok(log) => log,
-            // Nothing was recorded, or not acknowledged.
-            Err(ChainError::Empty) => {
-                back.cold += usize::from(life > 0);
-                case.log(&device)
-            }
-            Err(error) => panic!("{label}: {error}"),
-        };
-        let shared = Arc::new(Mutex::new(model.clone()));
-        let cut: Arc<Mutex<Cut>> = Arc::default();
-        let cut_at = random.random_range(0..400_u64);
-        {
-            let (cut, crashing, shared) = (Arc::clone(&cut), Arc::downgrade(&crashing), Arc::clone(&shared));
-            let seed = case.seed;
-            watched.watch(Box::new(move |number| {
-                let crashing = crashing.upgrade().expect("the device is in use");
-                if number == cut_at {
-                    *cut.lock() = Some((case.crash(&crashing, seed), shared.lock().clone()));
-                }
-            }));
-        }
-        let requests = random.random_range(100..1500);
-        let random = StdRng::seed_from_u64(random.random());
-        let mut history = History { case, log, model: shared, random, version };
-        (0..requests).for_each(|_| history.request());
-        let expected = history.on_flash();
-        image = history.case.crash(&crashing, case.seed + life);
-        model = history.model.lock().clone();
-        version = history.version;
-        drop(history);
-        watched.unwatch();
-        if let Some((image, model)) = cut.lock().take() {
-            back.cuts += 1;
-            let device: Arc<dyn Device> = Arc::new(image);
-            if let Ok(log) = case.reopened(&device) {
-                audit(&log, &model, &[], &format!("{label}, cut at request {cut_at}"));
-            }
-        }
-        let copy: Arc<dyn Device> = Arc::new(image.duplicate());
-        match case.reopened(&copy) {
-            Ok(log) => {
-                let found = audit(&log, &model, &expected, &label);
-                (back.before, back.after) = (back.before + expected.len(), back.after + found);
-            }
-            Err(ChainError::Empty) => {
-                assert!(expected.is_empty(), "{label}: {} items were on flash", expected.len());
-            }
-            Err(error) => panic!("{label}: {error}"),
-        }
-    }
-}
-
-fn run_all(end: End, seeds: std::ops::Range<u64>) -> Back {
-    let mut back = Back::default();
-    seeds.for_each(|seed| run(Case::of(end, seed), &mut back));
-    println!("{end:?}: {back:?}");
-    back
+fn assert_recovered(end: End, seeds: std::ops::Range<u64>) {
+    let Count { before, after, cuts } = run_all(seeds.map(|seed| Case::of(end, seed)), 1500);
+    assert!(before > 10_000 && cuts > 50, "the histories have items on flash and cuts: {before}, {cuts}");
+    assert!(after * 1000 >= before * 999, "{after} of {before} items are found");
 }
 
 #[test]
 fn killed_log_finds_its_items_and_no_removed_or_replaced_one() {
-    let Back { before, after, cuts, .. } = run_all(End::Kill, 0..60);
-    assert!(before > 10_000 && cuts > 50, "the histories have items on flash and cuts: {before}, {cuts}");
-    assert!(after * 100 >= before * 99, "{after} of {before} items came back");
+    assert_recovered(End::Kill, 0..60);
 }
 
 /// Each history ends three times, and has an image from the middle of a request.
 #[test]
 #[ignore = "takes minutes"]
 fn five_thousand_kills_leave_items_on_flash_and_no_removed_or_replaced_one() {
-    let Back { before, after, .. } = run_all(End::Kill, 10_000..11_667);
-    assert!(after * 1000 >= before * 999, "{after} of {before} items came back");
+    assert_recovered(End::Kill, 10_000..11_667);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn five_thousand_power_cuts_leave_items_on_flash_and_no_removed_or_replaced_one() {
-    let Back { before, after, .. } = run_all(End::PowerLoss, 20_000..21_667);
-    assert!(after * 1000 >= before * 999, "{after} of {before} items came back");
+    assert_recovered(End::PowerLoss, 20_000..21_667);
 }
 
 /// A log with some removed keys, and the device with all that it wrote.
@@ -437,7 +288,5 @@ fn recovered_log_closes_and_reopens_with_its_items() {
 
 #[test]
 fn log_after_power_loss_finds_no_removed_or_replaced_item() {
-    let Back { before, after, cuts, .. } = run_all(End::PowerLoss, 1000..1060);
-    assert!(before > 10_000 && cuts > 50, "the histories have items on flash and cuts: {before}, {cuts}");
-    assert!(after * 100 >= before * 90, "{after} of {before} items came back");
+    assert_recovered(End::PowerLoss, 1000..1060);
 }

@@ -1,45 +1,17 @@
-//! Recovery after a kill and after a power cut. A random history ends with an image of the device that a kill or a power cut may leave. The
-//! next store finds no removed or replaced version, and nearly all items that were on flash.
+//! Recovery of the store after a kill and after a power cut.
 
-use std::collections::BTreeMap;
-
-use device::wrap::CrashDevice;
-use device::{MemoryDevice, Request};
+use device::{MemoryDevice, Request, RequestKind};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::flash::JournalOptions;
+use crate::flash::crash_histories::{self, Case as _, Count, End, WatchedDevice, run_all};
 use crate::flash::journal::ChainError;
 use crate::flash::region::store::Content;
-use crate::flash::watched::Watched;
 
-const KEYS: u64 = 500;
 const ID: StoreId = StoreId(7);
-
-/// The versions of each key that may be found.
-#[derive(Clone, Default)]
-struct Model {
-    /// The acknowledged version; `None` was removed.
-    acknowledged: BTreeMap<u64, Option<u64>>,
-    /// The version of a call in progress.
-    begun: Option<(u64, u64)>,
-}
-
-impl Model {
-    fn allows(&self, key: u64, version: u64) -> bool {
-        let acknowledged = self.acknowledged.get(&key).copied().flatten();
-        acknowledged == Some(version) || self.begun == Some((key, version))
-    }
-}
-
-/// The end of a history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Kill,
-    PowerLoss,
-}
 
 #[derive(Debug, Clone)]
 struct Case {
@@ -80,6 +52,23 @@ impl Case {
         };
         Self { end, seed, config, has_page_cache: random.random_bool(0.5) }
     }
+}
+
+impl crash_histories::Case for Case {
+    type Engine = RegionStore;
+    const KEYS: u64 = 500;
+
+    fn end(&self) -> End {
+        self.end
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn blank_device(&self) -> MemoryDevice {
+        MemoryDevice::with_block_bytes(self.config.capacity_bytes, 512).absorbing(self.has_page_cache)
+    }
 
     fn create(&self, device: &Arc<dyn Device>) -> RegionStore {
         let clock = Arc::<Ticking>::default();
@@ -94,198 +83,66 @@ impl Case {
         Ok(store.expect("a valid configuration"))
     }
 
-    fn crash(&self, device: &CrashDevice, seed: u64) -> MemoryDevice {
-        match self.end {
-            End::Kill => device.kill(seed),
-            End::PowerLoss => device.crash(seed),
-        }
-    }
-}
-
-/// The version of a key's value.
-fn version_in(store: &RegionStore, key: u64, last_version: u64, model: &Model, label: &str) -> Option<u64> {
-    let found = get(store, key).found()?;
-    let acknowledged = model.acknowledged.get(&key).copied().flatten();
-    let likely = acknowledged.into_iter().chain(model.begun.map(|(_, version)| version));
-    let is_version = |version: &u64| *found == value(key, *version);
-    let version = likely.chain((0..=last_version).rev()).find(is_version);
-    Some(version.unwrap_or_else(|| panic!("{label}: key {key} has bytes that were never its value")))
-}
-
-/// A store with its model.
-struct History {
-    case: Case,
-    store: RegionStore,
-    model: Arc<Mutex<Model>>,
-    random: StdRng,
-    version: u64,
-}
-
-impl History {
-    fn write(&mut self, key: u64) {
-        self.version += 1;
-        let version = self.version;
-        self.model.lock().begun = Some((key, version));
-        // As the cache does: the older version is removed first.
-        forget(&self.store, key);
-        put_version(&self.store, key, version);
-        self.store.acknowledge();
-        self.acknowledged(key, Some(version));
+    fn put(store: &RegionStore, key: u64, version: u64) {
+        put_version(store, key, version);
     }
 
-    fn acknowledged(&self, key: u64, version: Option<u64>) {
-        let mut model = self.model.lock();
-        model.acknowledged.insert(key, version);
-        model.begun = None;
+    fn forget(store: &RegionStore, key: u64) {
+        _ = forget(store, key);
     }
 
-    fn request(&mut self) {
-        let key = self.random.random_range(0..KEYS);
-        match self.random.random_range(0..1000) {
-            0..600 => self.write(key),
-            600..700 => {
-                forget(&self.store, key);
-                self.store.acknowledge();
-                self.acknowledged(key, None);
-            }
-            700 if self.random.random_ratio(1, 4) => {
-                self.store.clear();
-                self.store.acknowledge();
-                self.model.lock().acknowledged.clear();
-            }
-            701..703 => drain(&self.store),
-            _ => drop(get(&self.store, key)),
-        }
-        if self.random.random_bool(0.7) {
-            step(&self.store);
-        }
-    }
-
-    /// Keys that are found on flash, in regions that can be recovered.
-    fn on_flash(&self) -> Vec<u64> {
-        let is_on_flash = |key: &u64| {
-            let found = self.store.index.get(KeyHash::of(&key.to_le_bytes()));
-            found.is_some_and(|found| {
-                let (region, _) = self.store.layout.place(found.address);
-                matches!(*self.store.region(region).content.lock(), Content::Flash { .. })
-            })
-        };
-        (0..KEYS).filter(is_on_flash).filter(|&key| get(&self.store, key).found().is_some()).collect()
-    }
-}
-
-/// Checks a store that was opened after a crash. Returns how many of `expected` it has.
-fn audit(store: &RegionStore, model: &Model, last_version: u64, expected: &[u64], label: &str) -> usize {
-    for key in 0..KEYS {
-        if let Some(version) = version_in(store, key, last_version, model, label) {
-            assert!(
-                model.allows(key, version),
-                "{label}: key {key} has version {version}, not {:?} nor {:?}",
-                model.acknowledged.get(&key),
-                model.begun
-            );
-        }
-    }
-    expected.iter().filter(|&&key| get(store, key).found().is_some()).count()
-}
-
-/// Items that were on flash before, and those found after the crash.
-#[derive(Debug, Default)]
-struct Back {
-    before: usize,
-    after: usize,
-    cuts: usize,
-}
-
-/// The device and the model at the end of a history that was cut.
-type Cut = Option<(MemoryDevice, Model)>;
-
-/// Runs a store through several crashes, each at the end of a call, and checks an image from the middle of a request.
-fn run(case: &Case, back: &mut Back) {
-    let mut random = StdRng::seed_from_u64(case.seed);
-    let capacity_bytes = case.config.capacity_bytes;
-    let mut image = MemoryDevice::with_block_bytes(capacity_bytes, 512).absorbing(case.has_page_cache);
-    let mut model = Model::default();
-    let mut version = 0;
-    for life in 0..3 {
-        let label = format!("{case:?}, life {life}");
-        let durable = image.duplicate();
-        let watched = Arc::new(Watched::new(image));
-        let crashing = Arc::new(CrashDevice::over(Arc::clone(&watched) as _, durable));
-        let device = Arc::clone(&crashing) as Arc<dyn Device>;
-        let store = match case.recovered(&device) {
-            Ok(store) => store,
-            Err(ChainError::Empty) if life == 0 => case.create(&device),
-            Err(error) => panic!("{label}: {error}"),
-        };
+    fn acknowledge(store: &RegionStore) {
         store.acknowledge();
-        let shared = Arc::new(Mutex::new(model.clone()));
-        let cut: Arc<Mutex<Cut>> = Arc::default();
-        let cut_at = random.random_range(0..400_u64);
-        {
-            let (cut, crashing, shared) = (Arc::clone(&cut), Arc::downgrade(&crashing), Arc::clone(&shared));
-            let case = case.clone();
-            watched.watch(Box::new(move |number| {
-                let crashing = crashing.upgrade().expect("the device is in use");
-                if number == cut_at {
-                    *cut.lock() = Some((case.crash(&crashing, case.seed), shared.lock().clone()));
-                }
-            }));
-        }
-        let requests = random.random_range(100..1200);
-        let random = StdRng::seed_from_u64(random.random());
-        let mut history = History { case: case.clone(), store, model: shared, random, version };
-        (0..requests).for_each(|_| history.request());
-        let expected = history.on_flash();
-        image = history.case.crash(&crashing, case.seed + life);
-        model = history.model.lock().clone();
-        version = history.version;
-        drop(history);
-        watched.unwatch();
-        if let Some((image, model)) = cut.lock().take() {
-            back.cuts += 1;
-            let device: Arc<dyn Device> = Arc::new(image);
-            match case.recovered(&device) {
-                Ok(store) => _ = audit(&store, &model, version, &[], &format!("{label}, cut at {cut_at}")),
-                Err(error) => panic!("{label}, cut at {cut_at}: {error}"),
-            }
-        }
-        let copy: Arc<dyn Device> = Arc::new(image.duplicate());
-        let store = case.recovered(&copy).unwrap_or_else(|error| panic!("{label}: {error}"));
-        let found = audit(&store, &model, version, &expected, &label);
-        (back.before, back.after) = (back.before + expected.len(), back.after + found);
+    }
+
+    fn clear(store: &RegionStore) {
+        store.clear();
+    }
+
+    fn drain(store: &RegionStore) {
+        drain(store);
+    }
+
+    fn step(store: &RegionStore) {
+        _ = step(store);
+    }
+
+    fn version(store: &RegionStore, key: u64, newest: u64) -> Option<u64> {
+        let found = get(store, key).found()?;
+        let version = (0..=newest).rev().find(|&version| *found == value(key, version));
+        Some(version.unwrap_or_else(|| panic!("key {key} has bytes that were never its value")))
+    }
+
+    fn is_on_flash(store: &RegionStore, key: u64) -> bool {
+        store.index.get(KeyHash::of(&key.to_le_bytes())).is_some_and(|found| {
+            let (region, _) = store.layout.place(found.address);
+            matches!(*store.region(region).content.lock(), Content::Flash { .. })
+        })
     }
 }
 
-fn run_all(end: End, seeds: std::ops::Range<u64>) -> Back {
-    let mut back = Back::default();
-    seeds.for_each(|seed| run(&Case::of(end, seed), &mut back));
-    println!("{end:?}: {back:?}");
-    back
+fn assert_recovered(end: End, seeds: std::ops::Range<u64>) {
+    let Count { before, after, cuts } = run_all(seeds.map(|seed| Case::of(end, seed)), 1200);
+    assert!(before > 10_000 && cuts > 40, "the histories have items on flash and cuts: {before}, {cuts}");
+    assert!(after * 100 >= before * 99, "{after} of {before} items are found");
 }
 
 #[test]
 fn killed_store_finds_its_items_and_no_removed_or_replaced_one() {
-    let Back { before, after, cuts } = run_all(End::Kill, 0..40);
-    assert!(before > 10_000 && cuts > 40, "the histories have items on flash and cuts: {before}, {cuts}");
-    assert!(after * 100 >= before * 99, "{after} of {before} items came back");
+    assert_recovered(End::Kill, 0..40);
 }
 
 #[test]
 fn store_after_a_power_cut_finds_its_items_and_no_removed_or_replaced_one() {
-    let Back { before, after, cuts } = run_all(End::PowerLoss, 1000..1040);
-    assert!(before > 10_000 && cuts > 40, "the histories have items on flash and cuts: {before}, {cuts}");
-    assert!(after * 100 >= before * 99, "{after} of {before} items came back");
+    assert_recovered(End::PowerLoss, 1000..1040);
 }
 
 /// Each history ends three times, and has an image from the middle of a request.
 #[test]
 #[ignore = "takes minutes"]
 fn three_thousand_ends_of_a_store_leave_items_on_flash_and_no_removed_or_replaced_one() {
-    for (end, seeds) in [(End::Kill, 10_000..10_500), (End::PowerLoss, 20_000..20_500)] {
-        let Back { before, after, .. } = run_all(end, seeds);
-        assert!(after * 100 >= before * 99, "{after} of {before} items came back");
-    }
+    assert_recovered(End::Kill, 10_000..10_500);
+    assert_recovered(End::PowerLoss, 20_000..20_500);
 }
 
 /// A FIFO store with a journal.
@@ -356,4 +213,102 @@ fn region_with_a_damaged_table_is_not_recovered_later_either() {
     // The table becomes readable again: its items may have been removed meanwhile.
     flip();
     assert_eq!(found(&case.recovered(&device).expect("a whole journal")), left);
+}
+
+/// A full store with a journal, on a device that can be watched. All its regions are reclaimed, and no record of that is on the device.
+fn reclaimed_store(end: End, trim: bool) -> (Arc<WatchedDevice>, Case, RegionStore) {
+    let mut case = journaled();
+    case.end = end;
+    case.config.trim = trim;
+    case.config.journal =
+        case.config.journal.map(|it| JournalOptions { flushes: end == End::PowerLoss, ..it });
+    let watched = Arc::new(WatchedDevice::new(case.blank_device()));
+    let store = case.create(&(Arc::clone(&watched) as Arc<dyn Device>));
+    (0..2000).for_each(|key| put_version(&store, key, 1));
+    drain(&store);
+    while block_on(store.reclaim_one(Waiting::Thread)) {}
+    (watched, case, store)
+}
+
+/// The kinds of changes and whether they are in the journal, in order, while items are inserted and written.
+fn changes_of_a_drain(watched: &WatchedDevice, case: &Case, store: &RegionStore) -> Vec<(RequestKind, bool)> {
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let journal = journal_range(case);
+    let seen = Arc::clone(&changes);
+    watched.watch(move |change| {
+        seen.lock().push((change.kind, journal.contains(&change.offset)));
+        Ok(())
+    });
+    (3000..3100).for_each(|key| put_version(store, key, 1));
+    drain(store);
+    watched.unwatch();
+    let changes = changes.lock().clone();
+    assert!(changes.contains(&(RequestKind::Write, false)), "regions are written");
+    changes
+}
+
+fn journal_range(case: &Case) -> std::ops::Range<u64> {
+    let place = case.config.journal_place(ID).expect("the store has a journal");
+    place.offset_bytes..place.offset_bytes + place.bytes()
+}
+
+#[test]
+fn journal_is_written_before_a_reclaimed_region_is_overwritten() {
+    let (watched, case, store) = reclaimed_store(End::Kill, false);
+    let changes = changes_of_a_drain(&watched, &case, &store);
+    assert_eq!(changes[0], (RequestKind::Write, true), "{changes:?}");
+}
+
+#[test]
+fn region_is_flushed_before_the_journal_records_it() {
+    let (watched, case, store) = reclaimed_store(End::PowerLoss, false);
+    let changes = changes_of_a_drain(&watched, &case, &store);
+    let (mut is_flushed, mut records) = (true, 0);
+    for change in &changes {
+        match change {
+            (RequestKind::Flush, _) => is_flushed = true,
+            (_, false) => is_flushed = false,
+            (_, true) => {
+                assert!(is_flushed, "a region is recorded before its flush: {changes:?}");
+                records += 1;
+            }
+        }
+    }
+    assert!(records > 1, "{changes:?}");
+}
+
+#[test]
+fn reclaimed_regions_are_not_changed_while_the_journal_cannot_be_written() {
+    for trim in [false, true] {
+        let (watched, case, store) = reclaimed_store(End::Kill, trim);
+        let journal = journal_range(&case);
+        let others = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&others);
+        watched.watch(move |change| {
+            if change.kind == RequestKind::Write && journal.contains(&change.offset) {
+                return Err(device::IoError::new(device::ErrorKind::Medium, "the journal cannot be written"));
+            }
+            *counted.lock() += 1;
+            Ok(())
+        });
+        let is_stored = |key: u64| {
+            let (name, value) = (key.to_le_bytes(), value(key, 1));
+            let hash = KeyHash::of(&name);
+            let item = FlashItem { key: &name, hash, value: &[&value], expiry_seconds: 0, tag: 3 };
+            store.stage(&item).map(|staged| store.commit(staged)).is_ok()
+        };
+        let stored = (3000..3100).filter(|&key| is_stored(key)).count();
+        assert_eq!(stored > 0, !trim, "trim={trim}: items are accepted where a region is free");
+        drain(&store);
+        (0..20).for_each(|_| _ = step(&store));
+        assert_eq!(*others.lock(), 0, "no region is changed");
+        watched.unwatch();
+        (3000..3100).for_each(|key| put_version(&store, key, 2));
+        drain(&store);
+        assert!(get(&store, 3099).found().is_some());
+        let device = watched as Arc<dyn Device>;
+        let recovered = case.recovered(&device).expect("a whole journal");
+        assert!((0..2000).all(|key| get(&recovered, key).found().is_none()), "old items are not found");
+        assert!((3000..3100).any(|key| get(&recovered, key).found().is_some()), "new items are found");
+    }
 }
