@@ -20,13 +20,15 @@ impl RegionStore {
         }
     }
 
-    /// Trims one reclaimed region; returns whether there was one. It is clean when its trim completes, even if the future is dropped.
+    /// Trims one reclaimed region; returns whether there was one. It is clean when its trim completes, even if the future is dropped, and
+    /// without a trim if the journal cannot be written.
     pub(super) async fn trim_next(&self, waiting: Waiting) -> bool {
         let Some(region) = self.supply.next_untrimmed() else { return false };
         // A trim that a power cut interrupts leaves parts of the region, which must not be recovered.
         if self.sync_journal().is_err() {
-            self.supply.give_untrimmed(region);
-            return false;
+            Counters::one(&self.counters.trim_errors);
+            self.supply.give_region(region);
+            return true;
         }
         let (completion, trimmed) = self.supply.begin_change(region);
         self.supply.give_region(region);

@@ -297,8 +297,10 @@ fn reclaimed_regions_are_not_changed_while_the_journal_cannot_be_written() {
             let item = FlashItem { key: &name, hash, value: &[&value], expiry_seconds: 0, tag: 3 };
             store.stage(&item).map(|staged| store.commit(staged)).is_ok()
         };
+        // Trims are given up.
+        (0..20).for_each(|_| _ = step(&store));
         let stored = (3000..3100).filter(|&key| is_stored(key)).count();
-        assert_eq!(stored > 0, !trim, "trim={trim}: items are accepted where a region is free");
+        assert!(stored > 0, "trim={trim}");
         drain(&store);
         (0..20).for_each(|_| _ = step(&store));
         assert_eq!(*others.lock(), 0, "no region is changed");
