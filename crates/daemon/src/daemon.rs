@@ -97,18 +97,15 @@ impl Options {
     }
 
     /// The address for metrics.
-    ///
-    /// # Errors
-    /// If other machines can reach it and that is not permitted.
-    pub fn metrics(&self) -> Result<Option<SocketAddr>, String> {
-        match self.metrics {
-            Some(address) if !address.ip().is_loopback() && !self.front_ends.nbd.allows_remote() => {
-                Err(format!(
-                    "--metrics {address}: other machines can reach it without authentication: use 127.0.0.1, or permit it with --allow-remote"
-                ))
-            }
-            address => Ok(address),
-        }
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Whether addresses that other machines can reach are permitted.
+    #[must_use]
+    pub fn allows_remote(&self) -> bool {
+        self.front_ends.nbd.allows_remote()
     }
 
     /// The names of flash and disk.

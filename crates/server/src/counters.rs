@@ -29,7 +29,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Keys asked for.
+    /// Keys requested.
     cmd_get,
     /// Values stored, or attempted to be.
     cmd_set,
@@ -39,9 +39,9 @@ counters! {
     cmd_touch,
     /// Meta commands.
     cmd_meta,
-    /// Keys asked for and found.
+    /// Keys requested and found.
     get_hits,
-    /// Keys asked for and not found.
+    /// Keys requested and not found.
     get_misses,
     /// Keys deleted.
     delete_hits,
@@ -163,6 +163,6 @@ mod tests {
         counters.merge(&mut tally);
         counters.merge(&mut tally);
         assert_eq!((counters.get(Counter::bytes_read), counters.get(Counter::cmd_get)), (7, 1));
-        assert_eq!((Counter::cmd_get.name(), Counter::cmd_get.help()), ("cmd_get", "Keys asked for."));
+        assert_eq!((Counter::cmd_get.name(), Counter::cmd_get.help()), ("cmd_get", "Keys requested."));
     }
 }

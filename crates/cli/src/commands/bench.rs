@@ -92,6 +92,9 @@ pub struct Arguments {
     /// Serve /metrics for Prometheus, /health and a live page by HTTP on this address during the run, as 127.0.0.1:9150
     #[arg(long, value_name = "ADDRESS", help_heading = REPORTING)]
     metrics: Option<SocketAddr>,
+    /// Allow --metrics on a non-loopback address: the page has no authentication
+    #[arg(long, help_heading = REPORTING, requires = "metrics")]
+    allow_remote: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -240,6 +243,7 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
 }
 
 fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
+    metrics::permitted(arguments.metrics, arguments.allow_remote, "--allow-remote")?;
     if let Some(file) = &arguments.intervals {
         interval_format(file)?;
     }

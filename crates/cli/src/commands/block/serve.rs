@@ -38,7 +38,7 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     Files::reading(config.as_slice()).writing([options.recording(), common.result_file()]).keep_apart()?;
     // Before the first client, so that a signal during the opening of the volume is not lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
-    let address = options.metrics()?;
+    let address = metrics::permitted(options.metrics(), options.allows_remote(), "--allow-remote")?;
     let daemon = Daemon::start(options)?;
     let endpoint =
         address.map(|address| metrics::start(address, Arc::new(Figures(daemon.status_reader())))).transpose();

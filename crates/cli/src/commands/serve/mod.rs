@@ -51,14 +51,14 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     let options = options(settings)?;
     // Before the cache is opened, because that creates the flash file.
     options.check().map_err(|error| error.to_string())?;
-    check_metrics(settings)?;
+    let metrics_address = metrics::permitted(settings.metrics, settings.insecure, "--insecure")?;
     check_recovery(settings)?;
     // Before the cache is opened, so that no signal is lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
     let cache = Arc::new(open(settings)?);
     let came_back = cache.stats().flash.is_some_and(|flash| flash.recovered);
     let server = Server::start(Arc::clone(&cache), options).map_err(|error| error.to_string())?;
-    let endpoint = settings.metrics.map(|address| metrics::start(address, server.figures())).transpose()?;
+    let endpoint = metrics_address.map(|address| metrics::start(address, server.figures())).transpose()?;
     for address in server.addresses() {
         common.say(&format_args!("serving memcached's text protocol on {address}"));
     }
@@ -119,17 +119,6 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, String> {
     };
     let tls = Tls::read(certificate, key, settings.tls_client_ca.as_deref());
     tls.map(Some).map_err(|error| format!("TLS: {error}"))
-}
-
-/// Refuses `--metrics` on an address that other machines can reach, unless `--insecure` is set: the page shows key prefixes and device
-/// errors, so it needs the same permission as the protocol.
-fn check_metrics(settings: &Settings) -> Result<(), String> {
-    match settings.metrics.filter(|address| !address.ip().is_loopback() && !settings.insecure) {
-        None => Ok(()),
-        Some(address) => Err(format!(
-            "--metrics {address}: other machines can reach it without authentication: use 127.0.0.1, or permit it with --insecure"
-        )),
-    }
 }
 
 fn recover_after(settings: &Settings) -> RecoverAfter {

@@ -60,3 +60,14 @@ fn running_bench_serves_its_counters_latencies_and_health() {
     }
     assert!(get(address, "/health").starts_with("HTTP/1.1 200 "));
 }
+
+#[test]
+fn metrics_on_an_address_of_other_machines_need_permission() {
+    let (directory, file) = config("small.json", SMALL);
+    let result = directory.path().join("result.json");
+    let mut command = endless(&file, &result);
+    let output = command.args(["--metrics", "0.0.0.0:0"]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("--metrics 0.0.0.0:0") && error.contains("--allow-remote"), "{error}");
+    assert!(!output.status.success() && !result.exists());
+}
