@@ -86,7 +86,7 @@ const REGIONS: u64 = 512;
 const LEAST_REGION_BYTES: u64 = 256 << 10;
 /// The smallest region of the engine at any scale.
 pub(super) const ENGINE_REGION_BYTES: u64 = 64 << 10;
-/// DRAM overhead of an item: header and index, as measured for the engine with LRU (DESIGN.md).
+/// DRAM overhead of an item: header and index, as measured for the engine with LRU (docs/benchmarks.md).
 const DRAM_OVERHEAD_BYTES: u32 = 59;
 
 impl Layout {
