@@ -13,7 +13,7 @@ use device::Device;
 
 use super::error::{Result, VolumeError};
 use super::flash_map::{FlashMap, damaged};
-use super::journal::block::{self, BlockKind, JOURNAL_BLOCK_BYTES};
+use super::journal::block::{self, BlockKind, DamagedHeader, JOURNAL_BLOCK_BYTES};
 use super::record::Record;
 use super::recovery::{READ_BYTES, Recovery, read_blocks, records_in};
 
@@ -42,6 +42,8 @@ struct Ring {
     written_after_commit: Vec<u32>,
     /// Unreadable blocks and their errors.
     unreadable: HashMap<u64, VolumeError>,
+    /// Blocks with wrong checksums, by place.
+    damaged: HashMap<u64, DamagedHeader>,
 }
 
 /// The entries that follow the last commit.
@@ -53,6 +55,8 @@ struct Chain {
     flushed: usize,
     /// Pages written according to later entries, which a power cut has separated from these: an entry or a commit between them is missing.
     written_later: Vec<u32>,
+    /// A block of the entry that follows these has a wrong checksum.
+    lost_last: bool,
 }
 
 impl FlashMap {
@@ -63,9 +67,10 @@ impl FlashMap {
         uuid: u128,
         recovery: &mut Recovery,
     ) -> Result<()> {
-        let Chain { entries, flushed, written_later } = self.chained_entries(flash, uuid).await?;
+        let Chain { entries, flushed, written_later, lost_last } = self.chained_entries(flash, uuid).await?;
         let (count, damaged) = self.valid_entries(flash, &entries, flushed).await?;
-        recovery.rolled_back |= !written_later.is_empty();
+        recovery.lost_last_entry |= lost_last;
+        recovery.rolled_back |= lost_last || !written_later.is_empty();
         self.dropped.extend(written_later);
         self.dropped.extend(written_pages(entries[count..].iter().flatten()));
         let commit = self.journal.next_commit;
@@ -104,7 +109,11 @@ impl FlashMap {
         let Some(mut next) = ring.first(chain) else {
             ring.first_places().try_for_each(|sequence| ring.must_be_readable(sequence))?;
             return match ring.flushed {
-                0 => Ok(Chain { written_later: ring.written_later(0), ..Chain::default() }),
+                0 => Ok(Chain {
+                    written_later: ring.written_later(0),
+                    lost_last: ring.first_places().any(|sequence| ring.is_damaged(sequence, base, chain)),
+                    ..Chain::default()
+                }),
                 flushed => Err(lost_entries(0, flushed)),
             };
         };
@@ -121,7 +130,8 @@ impl FlashMap {
         if next < ring.flushed {
             return Err(lost_entries(next, ring.flushed));
         }
-        Ok(Chain { entries, flushed, written_later: ring.written_later(next) })
+        let lost_last = ring.is_damaged(next, base, chain);
+        Ok(Chain { entries, flushed, written_later: ring.written_later(next), lost_last })
     }
 
     async fn read_ring(&self, flash: &dyn Device, uuid: u128) -> Result<Ring> {
@@ -131,11 +141,11 @@ impl FlashMap {
         while at < ring.places {
             let end = ring.places.min(at + (READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
             if let Ok(bytes) = read_blocks(flash, offset_of(at), end - at).await {
-                self.add_blocks(&mut ring, uuid, &bytes)?;
+                self.add_blocks(&mut ring, uuid, at, &bytes)?;
             } else {
                 for place in at..end {
                     match read_blocks(flash, offset_of(place), 1).await {
-                        Ok(bytes) => self.add_blocks(&mut ring, uuid, &bytes)?,
+                        Ok(bytes) => self.add_blocks(&mut ring, uuid, place, &bytes)?,
                         Err(error) => drop(ring.unreadable.insert(place, error)),
                     }
                 }
@@ -145,10 +155,12 @@ impl FlashMap {
         Ok(ring)
     }
 
-    fn add_blocks(&self, ring: &mut Ring, uuid: u128, bytes: &[u8]) -> Result<()> {
+    fn add_blocks(&self, ring: &mut Ring, uuid: u128, first_place: u64, bytes: &[u8]) -> Result<()> {
         let (base, _) = self.journal.intent_log.start();
-        for bytes in bytes.chunks_exact(JOURNAL_BLOCK_BYTES) {
+        for (place, bytes) in (first_place..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
             let Some((header, crc, units)) = block::decode(BlockKind::IntentLog, uuid, bytes) else {
+                let damaged = DamagedHeader::of(BlockKind::IntentLog, uuid, bytes);
+                ring.damaged.extend(damaged.map(|header| (place, header)));
                 continue;
             };
             ring.confirmed = ring.confirmed.max(header.confirmed);
@@ -241,6 +253,12 @@ impl Ring {
     fn written_later(&self, sequence: u64) -> Vec<u32> {
         let records = self.following.range(sequence..).flat_map(|(_, block)| &block.records);
         written_pages(records).chain(self.written_after_commit.iter().copied()).collect()
+    }
+
+    /// Whether the block with this sequence number, commit and predecessor was written, and has a wrong checksum.
+    fn is_damaged(&self, sequence: u64, commit: u64, chain: u32) -> bool {
+        let header = self.damaged.get(&(sequence % self.places));
+        header.is_some_and(|header| header.continues(sequence, commit, chain))
     }
 
     /// Fails if a block that may belong to the chain cannot be read.

@@ -23,7 +23,7 @@ use super::device_errors::{DiskErrors, MonitoredDisk};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::{FlashMap, damaged};
 use super::identity;
-use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
+use super::journal::block::{self, BlockHeader, BlockKind, DamagedHeader, JOURNAL_BLOCK_BYTES};
 use super::journal::commit::{CommitReason, Committed};
 use super::log_replay::written_pages;
 use super::read::crc32c;
@@ -53,6 +53,9 @@ pub struct Recovery {
     pub rolled_back: bool,
     /// Blocks of clients' writes that were dropped with them.
     pub rolled_back_blocks: u64,
+    /// The last commit or intent log entry was dropped because one of its blocks has a wrong checksum. The number of writes that it
+    /// recorded is unknown. The causes are those of `rolled_back`, which is set too.
+    pub lost_last_entry: bool,
     /// Blocks of the last commit, and of flushed entries after it, that the flash lost although the flush was acknowledged. All other
     /// blocks are valid. Reads of a damaged block fail until a client writes it.
     pub damaged_blocks: u64,
@@ -389,9 +392,26 @@ impl FlashMap {
             }
             match next {
                 Some(commit) if commit.is_whole => last = Some(commit),
-                _ => return Ok(()),
+                incomplete => {
+                    let (sequence, chain) = incomplete
+                        .map_or((self.journal.next_sequence, self.journal.chain), |commit| {
+                            (commit.next_sequence, commit.chain)
+                        });
+                    recovery.lost_last_entry =
+                        self.is_damaged(flash, superblock.uuid, sequence, chain).await?;
+                    recovery.rolled_back |= recovery.lost_last_entry;
+                    return Ok(());
+                }
             }
         }
+    }
+
+    /// Whether the block of the next commit with this sequence number and predecessor was written, and has a wrong checksum.
+    async fn is_damaged(&self, flash: &dyn Device, uuid: u128, sequence: u64, chain: u32) -> Result<bool> {
+        let journal = &self.journal;
+        let bytes = read_blocks(flash, self.layout.journal_offset() + journal.place(sequence), 1).await?;
+        let header = DamagedHeader::of(BlockKind::Journal, uuid, &bytes);
+        Ok(header.is_some_and(|header| header.continues(sequence, journal.next_commit, chain)))
     }
 
     /// Checks that the journal ends where a power cut may have ended it, and not at a block that was lost later. A commit begins after
@@ -466,8 +486,9 @@ impl FlashMap {
             commit.number = header.commit;
             commit.records.extend(records_in(units)?);
             (sequence, chain) = (sequence + 1, crc);
+            (commit.next_sequence, commit.chain) = (sequence, chain);
             if header.ends_commit {
-                (commit.is_whole, commit.next_sequence, commit.chain) = (true, sequence, chain);
+                commit.is_whole = true;
                 break;
             }
         }

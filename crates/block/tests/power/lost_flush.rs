@@ -228,6 +228,39 @@ fn lost_log_entry_of_acknowledged_flush_is_damage() {
     }
 }
 
+#[test]
+fn damage_to_the_last_unconfirmed_entry_is_reported() {
+    for config in variants() {
+        let media = killed(&config, 2, Ending::AtOnce);
+        let whole = open(&media.duplicate(), timer()).unwrap().1;
+        assert!(!whole.lost_last_entry && !whole.rolled_back);
+        let flash: Arc<dyn Device> = Arc::new(media.flash.duplicate());
+        let superblock = pollster::block_on(Volume::identify(&flash)).unwrap();
+        let layout = &superblock.layout;
+        let records = (layout.journal_offset()..layout.pages_offset()).step_by(4096);
+        let newest = records
+            .filter_map(|offset| {
+                let bytes = read(&media.flash, offset);
+                let kinds = [BlockKind::IntentLog, BlockKind::Journal];
+                let header = kinds.into_iter().find_map(|kind| decode(kind, superblock.uuid, &bytes))?.0;
+                Some((header.commit, header.sequence, offset))
+            })
+            .max();
+        let (.., offset) = newest.unwrap();
+        for byte in [0, 9, 17, 25, 29, 33, 40, 70, 4095] {
+            let media = media.duplicate();
+            let mut bytes = read(&media.flash, offset);
+            bytes[byte] ^= 1;
+            overwrite(&media.flash, offset, bytes);
+            let found = check(&media).found.unwrap();
+            assert!(found.lost_last_entry && found.rolled_back, "{config:?}, byte {byte}: {found:?}");
+            let (volume, recovery) = open(&media, timer()).unwrap();
+            assert!(recovery.lost_last_entry, "byte {byte}");
+            assert_eq!(first_byte(&volume, 1).unwrap(), 11, "the flush before it stays");
+        }
+    }
+}
+
 /// Power cuts at every request while each write is flushed by the intent log, until its ring has been used several times.
 #[test]
 fn power_cuts_keep_writes_that_the_intent_log_made_durable() {

@@ -42,6 +42,7 @@ pub fn of_recovery(recovery: &Recovery) -> Value {
         "notes": recovery.log_entries,
         "rolled_back": recovery.rolled_back,
         "rolled_back_blocks": recovery.rolled_back_blocks,
+        "lost_last_entry": recovery.lost_last_entry,
         "damaged_blocks": recovery.damaged_blocks,
         "dropped_blocks": recovery.dropped_blocks,
     })
@@ -246,6 +247,13 @@ pub fn losses(recovery: &Value) -> Vec<String> {
             if blocks == 1 { "was" } else { "were" }
         )
     });
+    let is_lost = recovery["lost_last_entry"].as_bool() == Some(true);
+    let lost = is_lost.then(|| {
+        "the last record of writes is damaged on flash, and the writes that it recorded were dropped; their number is unknown. \
+         After a power cut that is correct: the flush had not been acknowledged. If the machine kept its power, flash has lost \
+         acknowledged writes: check the data on the disk, and replace the flash"
+            .to_owned()
+    });
     let damaged = blocks("damaged_blocks").map(|blocks| {
         format!(
             "{blocks} {} of the last acknowledged flush {} damaged on flash: reads fail until they are written again. \
@@ -254,7 +262,7 @@ pub fn losses(recovery: &Value) -> Vec<String> {
             if blocks == 1 { "is" } else { "are" }
         )
     });
-    rolled_back.into_iter().chain(damaged).collect()
+    rolled_back.into_iter().chain(lost).chain(damaged).collect()
 }
 
 /// A note about a volume in an older format.

@@ -28,6 +28,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
         "Written blocks that opening the cache dropped because the last flush was incomplete on flash.",
     ),
     (
+        "/recovery/lost_last_entry",
+        Gauge,
+        "1 if opening the cache dropped the last record of writes because it is damaged on flash.",
+    ),
+    (
         "/recovery/damaged_blocks",
         Gauge,
         "Blocks of the last acknowledged flush that opening the cache found damaged on flash.",

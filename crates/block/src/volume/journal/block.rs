@@ -101,28 +101,76 @@ pub fn encode(kind: BlockKind, uuid: u128, header: &BlockHeader, units: &[u8], i
 /// Decodes a block: header, checksum and units. `None` if it is of another kind or volume, torn, or was never written.
 #[must_use]
 pub fn decode(kind: BlockKind, uuid: u128, block: &[u8]) -> Option<(BlockHeader, u32, &[u8])> {
-    let u32_at = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
-    let u64_at = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
     let u16_at = |at: usize| u16::from_le_bytes(block[at..at + 2].try_into().expect("two bytes"));
     // Kind and UUID first: the checksum of a foreign block has no meaning.
-    if u32_at(MAGIC_AT) != kind.magic() || block[UUID_AT..UUID_AT + 16] != uuid.to_le_bytes() {
+    if u32_at(block, MAGIC_AT) != kind.magic() || block[UUID_AT..UUID_AT + 16] != uuid.to_le_bytes() {
         return None;
     }
-    let crc = u32_at(CRC_AT);
+    let crc = u32_at(block, CRC_AT);
     let units = usize::from(u16_at(UNITS_AT));
     // `encode` never writes a larger count, even if the checksum is right.
     if crc != crc_of(block) || units > UNITS_PER_BLOCK || u16_at(FLAGS_AT) & !FLAG_ENDS_COMMIT != 0 {
         return None;
     }
     let header = BlockHeader {
-        sequence: u64_at(SEQUENCE_AT),
-        commit: u64_at(COMMIT_AT),
-        chain: u32_at(CHAIN_AT),
+        sequence: u64_at(block, SEQUENCE_AT),
+        commit: u64_at(block, COMMIT_AT),
+        chain: u32_at(block, CHAIN_AT),
         ends_commit: u16_at(FLAGS_AT) & FLAG_ENDS_COMMIT != 0,
-        confirmed: u64_at(CONFIRMED_AT),
-        flushed: u64_at(FLUSHED_AT),
+        confirmed: u64_at(block, CONFIRMED_AT),
+        flushed: u64_at(block, FLUSHED_AT),
     };
     Some((header, crc, &block[HEADER_BYTES..HEADER_BYTES + units * UNIT_BYTES]))
+}
+
+/// The identifying fields of a block with a wrong checksum.
+#[derive(Debug, Clone, Copy)]
+pub struct DamagedHeader {
+    has_magic: bool,
+    has_uuid: bool,
+    sequence: u64,
+    commit: u64,
+    chain: u32,
+}
+
+impl DamagedHeader {
+    /// Reads the fields. `None` if the block decodes, or is of another kind and volume.
+    #[must_use]
+    pub fn of(kind: BlockKind, uuid: u128, block: &[u8]) -> Option<Self> {
+        let has_magic = u32_at(block, MAGIC_AT) == kind.magic();
+        let has_uuid = block[UUID_AT..UUID_AT + 16] == uuid.to_le_bytes();
+        if !(has_magic || has_uuid) || decode(kind, uuid, block).is_some() {
+            return None;
+        }
+        Some(Self {
+            has_magic,
+            has_uuid,
+            sequence: u64_at(block, SEQUENCE_AT),
+            commit: u64_at(block, COMMIT_AT),
+            chain: u32_at(block, CHAIN_AT),
+        })
+    }
+
+    /// Whether the block was written at this place of the chain. One of its five fields may be wrong: the damage may be in it.
+    #[must_use]
+    pub fn continues(&self, sequence: u64, commit: u64, chain: u32) -> bool {
+        let fields = [
+            self.has_magic,
+            self.has_uuid,
+            self.sequence == sequence,
+            self.commit == commit,
+            self.chain == chain,
+        ];
+        fields.iter().filter(|is_right| **is_right).count() >= 4
+    }
+}
+
+fn u32_at(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(block: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
 }
 
 fn crc_of(block: &[u8]) -> u32 {
@@ -171,6 +219,25 @@ mod tests {
             assert!(decode(BlockKind::Journal, UUID, &block).is_none(), "bit {bit}");
             block[bit / 8] ^= 1 << (bit % 8);
         }
+    }
+
+    #[test]
+    fn damaged_block_still_shows_its_place_in_the_chain() {
+        let mut block = block();
+        let place = |block: &[u8], sequence| {
+            DamagedHeader::of(BlockKind::Journal, UUID, block)
+                .is_some_and(|header| header.continues(sequence, 9, 0xdead_beef))
+        };
+        assert!(!place(&block, 77), "a whole block is not damaged");
+        for byte in 0..JOURNAL_BLOCK_BYTES {
+            block[byte] ^= 0x10;
+            assert!(place(&block, 77), "byte {byte}");
+            block[byte] ^= 0x10;
+        }
+        block[100] ^= 1;
+        let at_other_place = DamagedHeader::of(BlockKind::Journal, UUID, &block).unwrap();
+        assert!(!at_other_place.continues(78, 10, 0xdead_beef));
+        assert!(!place(&[0; JOURNAL_BLOCK_BYTES], 77));
     }
 
     #[test]

@@ -86,7 +86,7 @@ fn words(full: bool, check: &Check) -> String {
             check.blocks_compared
         );
     }
-    let lacks_end = check.found.is_ok_and(|found| found.rolled_back_blocks > 0);
+    let lacks_end = check.found.is_ok_and(|found| found.rolled_back_blocks > 0 || found.lost_last_entry);
     let verdict = match (check.is_sound(), lacks_end) {
         (false, _) => "NOT sound",
         (true, true) => "sound but for the end that is missing",
