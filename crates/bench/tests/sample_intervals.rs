@@ -1,6 +1,6 @@
 //! How often the interval of `simulate --sample` holds the ratio of all objects.
 //!
-//! The table in `docs/simulate.md` is printed by
+//! Prints the table of `docs/simulate.md`, for more policies:
 //!
 //!     cargo test --release -p flashwright-bench --test sample_intervals -- --ignored --nocapture
 //!
