@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cache::flash::fuzzing::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cache::internals::fuzzing::check(data));

@@ -23,8 +23,8 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: [Target; 18] = [
     ("block_traces", block_traces::check),
     ("block_volume", volume::check),
-    ("cache_formats", cache::flash::fuzzing::check),
-    ("cache_journal", cache::flash::fuzzing::check_journal),
+    ("cache_formats", cache::internals::fuzzing::check),
+    ("cache_journal", cache::internals::fuzzing::check_journal),
     ("cachebench_config", configs::check),
     ("control_line", control::check),
     ("drive_card", cards::check),

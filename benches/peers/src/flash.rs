@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cache::config::PairConfig;
-use cache::{Cache, FlashConfig, InsertOptions, LogOptions, SmallItems, block_on};
+use cache::config::{LogOptions, PairConfig};
+use cache::{Cache, FlashConfig, InsertOptions, SmallItems, block_on};
 use device::FileDevice;
 use device::file::OpenOptions;
 use foyer::{

@@ -9,7 +9,8 @@
 
 #![allow(clippy::print_stdout, reason = "a command that prints a table")]
 
-use cache::flash::region::{Caching, DryStore, OrderConfig, Packing, RegionConfig, RipqConfig};
+use cache::config::regions::{Caching, OrderConfig, RegionConfig, RipqConfig};
+use cache::internals::region::{DryStore, Packing};
 use flashwright_bench::study::photo_workload;
 use policy::simulate::{Access, Simulator};
 use rand::rngs::SmallRng;

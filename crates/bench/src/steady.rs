@@ -98,8 +98,7 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
-    use cache::flash::soc::SocStats;
-    use cache::stats::FlashStats;
+    use cache::stats::{FlashStats, SocStats};
 
     use super::*;
     use crate::run::target::FlashDevice;

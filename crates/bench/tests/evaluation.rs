@@ -6,8 +6,7 @@ mod made;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use cache::flash::soc::SocStats;
-use cache::stats::FlashStats;
+use cache::stats::{FlashStats, SocStats};
 use flashwright_bench::evaluate::criteria::{Criteria, Criterion};
 use flashwright_bench::evaluate::life::{Life, WriteRates, Years};
 use flashwright_bench::evaluate::run::{Measured, Row};

@@ -1,7 +1,6 @@
 //! Remarks of a report about items that were not stored.
 
-use cache::flash::region::RegionStats;
-use cache::stats::{ChainStats, FlashStats, InsertStats, PutStats};
+use cache::stats::{ChainStats, FlashStats, InsertStats, PutStats, RegionStats};
 use flashwright_bench::run::InstanceReport;
 use flashwright_bench::run::target::{FlashDevice, Snapshot};
 

@@ -5,9 +5,7 @@ mod made;
 
 use std::time::Duration;
 
-use cache::dram::ClassStats;
-use cache::flash::soc::SocStats;
-use cache::stats::{ChainStats, FlashStats, InsertStats, PutStats, UpkeepStats};
+use cache::stats::{ChainStats, ClassStats, FlashStats, InsertStats, PutStats, SocStats, UpkeepStats};
 use flashwright_bench::config::plan::ArrivalsPlan;
 use flashwright_bench::report::interval::Previous;
 use flashwright_bench::report::text::{self, TextOptions, results};

@@ -7,7 +7,7 @@ mod twin;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cache::dram::Cursor;
+use cache::Cursor;
 use flashwright_bench::config::cachebench::{load, load_text};
 use flashwright_bench::config::plan::StressorPlan;
 use flashwright_bench::config::{Config, Loaded, Override};
@@ -99,7 +99,7 @@ fn shipped_item_destructor_configs_pass_scaled_down() {
 fn run_with_destructors(skip_one_in: u64, repeat_one_in: u64) -> InstanceReport {
     let destructors = Arc::new(Destructors::new(2, 9, true));
     let (callback, calls) = (destructors.callback(), std::sync::atomic::AtomicU64::new(0));
-    let broken: cache::ItemDestructor = Arc::new(move |item| {
+    let broken: cache::config::ItemDestructor = Arc::new(move |item| {
         let call = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         if skip_one_in == 0 || !call.is_multiple_of(skip_one_in) {
             callback(item);

@@ -3,8 +3,7 @@
 
 mod made;
 
-use cache::flash::region::RegionStats;
-use cache::stats::FlashStats;
+use cache::stats::{FlashStats, RegionStats};
 use flashwright_bench::report::series::{Moment, Series};
 use flashwright_bench::report::tails::Tails;
 use flashwright_bench::report::{RunReport, Steadiness};

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use device::SystemClock;
-use flashwright_cache::KeyHash;
-use flashwright_cache::dram::{Cursor, Discard, Dram, DramConfig, PolicyFactory, PoolId};
+use flashwright_cache::config::{DramConfig, PolicyFactory, PoolId};
+use flashwright_cache::internals::dram::{Discard, Dram};
+use flashwright_cache::{Cursor, KeyHash};
 use policy::eviction::S3Fifo;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
-use cache::flash::log::{HashLog, LogConfig};
-use cache::flash::{FlashItem, JournalOptions, Waiting};
-use cache::{Cache, InsertOptions, KeyHash, LogOptions, RecoverAfter, SmallItems};
+use cache::config::LogOptions;
+use cache::config::regions::JournalOptions;
+use cache::internals::log::{HashLog, LogConfig};
+use cache::internals::{FlashItem, Waiting};
+use cache::{Cache, InsertOptions, KeyHash, RecoverAfter, SmallItems};
 use device::file::OpenOptions;
 use device::{Clock, Device, DeviceSpec, MemoryDevice, SystemClock};
 use flashwright_cache as cache;

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use cache::KeyHash;
-use cache::flash::region::{
-    Caching, OrderConfig, Progress, Refusal, RegionConfig, RegionStore, RipqConfig, StoreId,
-};
-use cache::flash::{FlashItem, Waiting};
+use cache::config::regions::{Caching, OrderConfig, RegionConfig, RipqConfig};
+use cache::internals::region::{Progress, Refusal, RegionStore, StoreId};
+use cache::internals::{FlashItem, Waiting};
 use device::{Completion, Counters, Device, Geometry, IoBuffer, MemoryDevice, Outcome, Request, SystemClock};
 use flashwright_cache as cache;
 use pollster::block_on;

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use device::{Clock, VirtualClock};
-use flashwright_cache::{Cache, InsertOptions, UpkeepConfig};
+use flashwright_cache::config::UpkeepConfig;
+use flashwright_cache::{Cache, InsertOptions};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};

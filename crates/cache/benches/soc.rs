@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use cache::KeyHash;
-use cache::flash::soc::{Soc, SocConfig};
-use cache::flash::{FlashItem, Waiting};
+use cache::internals::soc::{Soc, SocConfig};
+use cache::internals::{FlashItem, Waiting};
 use device::{Device, MemoryDevice};
 use flashwright_cache as cache;
 use pollster::block_on;

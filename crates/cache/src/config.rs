@@ -1,6 +1,7 @@
 //! The configuration of a cache, and its builder.
 
 mod recover_after;
+pub mod regions;
 mod small_items;
 mod upkeep;
 
@@ -12,14 +13,15 @@ use policy::admission::Always;
 use policy::eviction::{EvictionConfig, Kind, build};
 
 use crate::Cache;
-use crate::dram::{DramConfig, PolicyFactory, PoolConfig};
 use crate::error::CacheError;
 use crate::event::EventSink;
 use crate::flash::Waiting;
 use crate::flash::region::RegionConfig;
 use crate::item::Layer;
-use crate::spawner::{Spawn, Task};
 
+pub use crate::dram::{DramConfig, DramConfigError, PolicyFactory, PoolConfig, PoolId};
+pub use crate::memory::Memory;
+pub use crate::spawner::{Spawn, Task as BackgroundTask};
 pub use recover_after::RecoverAfter;
 pub use small_items::{LogOptions, SmallItems};
 pub use upkeep::{RebalanceBy, UpkeepConfig};
@@ -237,7 +239,7 @@ impl Builder {
     /// Total memory in bytes: slabs, the index of DRAM and its policies, and with flash the index of regions, filters, buffers and pending
     /// items. Items in DRAM get what the rest leaves, instead of [`dram_bytes`](Self::dram_bytes). A budget too small for the rest is
     /// refused with an error that lists the parts. Indexes are computed for the smallest chunks
-    /// ([`Memory::at_most`](crate::Memory::at_most)), so a larger [`min_item_bytes`](Self::min_item_bytes) leaves more for items.
+    /// ([`Memory::at_most`](Memory::at_most)), so a larger [`min_item_bytes`](Self::min_item_bytes) leaves more for items.
     #[must_use]
     pub fn memory_budget_bytes(mut self, bytes: u64) -> Self {
         self.config.memory_budget_bytes = Some(bytes);
@@ -257,7 +259,7 @@ impl Builder {
     /// two in a 64th of [`dram_bytes`](Self::dram_bytes), or 64 KiB. The default is lowered to that, and [`Cache::max_item_bytes`]
     /// returns it; a value set here that exceeds it is refused at [`open`](Self::open).
     ///
-    /// An item can be written to flash if it fits a [region](crate::flash::region::RegionConfig::max_item_bytes) of 16 MiB, or of as little
+    /// An item can be written to flash if it fits a [region](regions::RegionConfig::max_item_bytes) of 16 MiB, or of as little
     /// as 1 MiB on a device below 256 MiB. A value set here that does not fit is refused as well. The default may be a little larger than
     /// a region of 1 MiB holds: such an item is lost when DRAM evicts it, and `puts.rejected_too_large` of
     /// [`FlashStats`](crate::stats::FlashStats) counts it.
@@ -379,7 +381,8 @@ impl Builder {
     /// ```
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicU32, Ordering};
-    /// # use flashwright_cache::{Cache, Destroyed, InsertOptions};
+    /// # use flashwright_cache::{Cache, InsertOptions};
+    /// # use flashwright_cache::config::Destroyed;
     /// let destroyed = Arc::new(AtomicU32::new(0));
     /// let count = Arc::clone(&destroyed);
     /// let destructor = Arc::new(move |_: &Destroyed<'_>| _ = count.fetch_add(1, Ordering::Relaxed));
@@ -396,7 +399,7 @@ impl Builder {
         self
     }
 
-    /// Sets a sink for [events](crate::EventKind) of the keys that it [selects](EventSink::wants): gets, inserts, removes, evictions, and
+    /// Sets a sink for [events](crate::event::EventKind) of the keys that it [selects](EventSink::wants): gets, inserts, removes, evictions, and
     /// offers to flash. Use it to examine a cache where counters are not sufficient.
     ///
     /// It runs on the thread that caused the event, often in the middle of an eviction, and other threads may wait for it, so it should
@@ -407,7 +410,8 @@ impl Builder {
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
-    /// use flashwright_cache::{Cache, Event, EventKind, EventSink, InsertOptions, KeyHash};
+    /// use flashwright_cache::{Cache, InsertOptions, KeyHash};
+    /// use flashwright_cache::event::{Event, EventKind, EventSink};
     ///
     /// /// Follows one key in two.
     /// #[derive(Default)]
@@ -465,7 +469,8 @@ impl Builder {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use flashwright_cache::{BackgroundTask, Cache, InsertOptions};
+    /// # use flashwright_cache::{Cache, InsertOptions};
+    /// # use flashwright_cache::config::BackgroundTask;
     /// # let spawn = |task: BackgroundTask| drop(std::thread::spawn(|| flashwright_cache::block_on(task)));
     /// // With tokio: let handle = Handle::current(); ….spawner(move |task| drop(handle.spawn(task)))
     /// let cache = Cache::builder().dram_bytes(16 << 20).spawner(spawn).open()?;
@@ -475,7 +480,7 @@ impl Builder {
     /// # Ok::<(), flashwright_cache::CacheError>(())
     /// ```
     #[must_use]
-    pub fn spawner(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Self {
+    pub fn spawner(mut self, spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
         self.config.spawner = Some(Arc::new(spawn));
         self
     }

@@ -83,7 +83,7 @@ pub enum CacheError {
     #[error("{0}")]
     Config(String),
     /// The device holds other data, and the configuration does not permit overwriting it: see
-    /// [`Recovery`](crate::Recovery).
+    /// [`Recovery`](crate::config::Recovery).
     #[error("{0}")]
     Occupied(String),
     /// The device failed.

@@ -197,7 +197,7 @@ impl Cache {
         self.engine.remove(key)
     }
 
-    /// The hash of `key` in this cache, as passed to [`EventSink::wants`](crate::EventSink::wants) and the admission policy.
+    /// The hash of `key` in this cache, as passed to [`EventSink::wants`](crate::event::EventSink::wants) and the admission policy.
     #[must_use]
     pub fn key_hash(&self, key: &[u8]) -> KeyHash {
         self.engine.hash_of(key)

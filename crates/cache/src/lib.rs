@@ -35,7 +35,6 @@
 //! * [`Cache::clear`] drops all items without device I/O. [`Cache::clear_async`] does it in steps. [`Cache::remove_prefix`] removes all
 //!   keys with a prefix, and [`Cache::for_each_key_on_flash`] lists the keys on flash; both read all of it.
 //! * [`Cache::insert_parts`] stores a value of any length, larger than DRAM, as a stream of parts.
-//! * [`Cache::copy_into`] copies a value, which for small values costs less than a get.
 //! * [`Cache::set_ttl`] changes the TTL of an existing item.
 //! * [`Cache::settle`] waits until evicted items are written to flash. A get does not need that: pending items are found.
 //! * A held [`Item`] is pinned. If all items of a size class are held, inserts into it are
@@ -67,16 +66,18 @@ mod close;
 pub mod config;
 mod coop;
 mod departure;
-pub mod dram;
-pub mod error;
+mod dram;
+mod error;
 pub mod event;
 mod expiry_clock;
-pub mod flash;
+mod flash;
 mod flash_read;
 mod hybrid;
 mod in_flight;
-pub mod item;
-pub mod key;
+#[doc(hidden)]
+pub mod internals;
+mod item;
+mod key;
 mod keys;
 mod largest_item;
 mod lifetime;
@@ -85,7 +86,7 @@ mod load;
 mod lookahead;
 mod memory;
 mod open;
-pub mod owned;
+mod owned;
 mod parts;
 mod settle;
 mod spawner;
@@ -101,21 +102,18 @@ pub use device::event_loop::block_on;
 /// Eviction and admission policies for the [`Builder`].
 pub use policy;
 
-pub use config::{
-    Builder, CacheConfig, Destroyed, FlashConfig, ItemDestructor, LogOptions, RecoverAfter, Recovery,
-    SmallItems, UpkeepConfig,
-};
+#[doc(inline)]
+pub use config::{Builder, FlashConfig, RecoverAfter, SmallItems};
+pub use dram::Cursor;
 pub use error::{CacheError, Inserted, Refusal};
-pub use event::{Event, EventKind, EventSink};
 pub use hybrid::{InsertOptions, NewItem};
 pub use item::{Item, Layer};
 pub use key::KeyHash;
 pub use load::{Fetched, OwnedFetched};
 pub use lookahead::Lookahead;
-pub use memory::Memory;
 pub use owned::OwnedItem;
 pub use parts::{PartMissing, PartsReader, PartsWriter};
-pub use spawner::{Spawn, Task as BackgroundTask};
+#[doc(inline)]
 pub use stats::Stats;
 
 /// A cache of bytes by key, in DRAM and on flash. It can be shared by threads.
@@ -154,7 +152,7 @@ impl Cache {
     /// when the cache is closed or dropped, and keep its memory until then. In a [`Simulation`](device::Simulation), drop them when the
     /// program ends, or the simulation never becomes idle.
     #[must_use]
-    pub fn background_tasks(&self, timer: &Arc<dyn device::timer::Timer>) -> Vec<BackgroundTask> {
+    pub fn background_tasks(&self, timer: &Arc<dyn device::timer::Timer>) -> Vec<config::BackgroundTask> {
         self.background.tasks(&self.engine, timer)
     }
 

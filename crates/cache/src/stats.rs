@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use device::counters;
 pub use device::counters::CounterTable;
 
-use crate::dram::{ClassStats, MemoryStats, PoolStats};
+pub use crate::dram::{ClassStats, MemoryStats, PoolStats};
 use crate::error::Refusal;
-use crate::flash::region::{RegionStats, RegionStore, WriteHealth};
-use crate::flash::soc::SocStats;
+pub use crate::flash::region::RegionStats;
+use crate::flash::region::{RegionStore, WriteHealth};
+pub use crate::flash::soc::SocStats;
 use crate::flash::tier::FlashTier;
 pub use crate::flash::tier::PutStats;
 use crate::hybrid::Engine;

@@ -4,11 +4,8 @@
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use flashwright_cache::config::eviction;
-use flashwright_cache::dram::DramConfig;
-use flashwright_cache::{
-    Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Inserted, Memory, Refusal, SmallItems,
-};
+use flashwright_cache::config::{CacheConfig, DramConfig, Memory, eviction};
+use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, Inserted, Refusal, SmallItems};
 use policy::eviction::{EvictionConfig, Kind};
 
 const MIB: u64 = 1 << 20;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use device::MemoryDevice;
-use flashwright_cache::flash::region::{Caching, OrderConfig, Reinsertion, RipqConfig};
-use flashwright_cache::{Cache, Fetched, FlashConfig, InsertOptions, Inserted, LogOptions, SmallItems};
+use flashwright_cache::config::LogOptions;
+use flashwright_cache::config::regions::{Caching, OrderConfig, Reinsertion, RipqConfig};
+use flashwright_cache::{Cache, Fetched, FlashConfig, InsertOptions, Inserted, SmallItems};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use device::{Clock, MemoryDevice, VirtualClock};
-use flashwright_cache::config::Removal;
-use flashwright_cache::{
-    Builder, Cache, Destroyed, FlashConfig, InsertOptions, Inserted, Layer, LogOptions, SmallItems,
-};
+use flashwright_cache::config::{Destroyed, LogOptions, Removal};
+use flashwright_cache::{Builder, Cache, FlashConfig, InsertOptions, Inserted, Layer, SmallItems};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

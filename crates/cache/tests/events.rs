@@ -7,11 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use device::timer::SystemTimer;
 use device::{MemoryDevice, VirtualClock};
-use flashwright_cache::event::PutEnd;
-use flashwright_cache::{
-    Builder, Cache, Event, EventKind, EventSink, FlashConfig, InsertOptions, Inserted, KeyHash, Layer,
-    Refusal,
-};
+use flashwright_cache::event::{Event, EventKind, EventSink, PutEnd};
+use flashwright_cache::{Builder, Cache, FlashConfig, InsertOptions, Inserted, KeyHash, Layer, Refusal};
 use policy::admission::{AdmissionConfig, Chance};
 
 const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };

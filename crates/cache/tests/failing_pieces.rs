@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use device::wrap::{FaultDevice, Faults};
 use device::{Completion, Device, ErrorKind, IoError, MemoryDevice, Request};
-use flashwright_cache::{
-    Cache, FlashConfig, InsertOptions, Inserted, Layer, LogOptions, Refusal, SmallItems,
-};
+use flashwright_cache::config::LogOptions;
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, Inserted, Layer, Refusal, SmallItems};
 use parking_lot::Mutex;
 use pollster::block_on;
 

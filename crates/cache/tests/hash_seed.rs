@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::MemoryDevice;
 use flashwright_cache::config::PairConfig;
-use flashwright_cache::flash::region::RegionConfig;
+use flashwright_cache::config::regions::RegionConfig;
 use flashwright_cache::{Builder, Cache, FlashConfig, InsertOptions, KeyHash};
 
 const MIB: u64 = 1 << 20;

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use device::wrap::GateDevice;
 use device::{Device, MemoryDevice, RequestKind};
-use flashwright_cache::{
-    Cache, CacheError, FlashConfig, InsertOptions, Inserted, LogOptions, Refusal, SmallItems,
-};
+use flashwright_cache::config::LogOptions;
+use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, Inserted, Refusal, SmallItems};
 
 const MIB: u64 = 1 << 20;
 const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::MemoryDevice;
-use flashwright_cache::{Cache, FlashConfig, InsertOptions, Layer, LogOptions, SmallItems};
+use flashwright_cache::config::LogOptions;
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, Layer, SmallItems};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

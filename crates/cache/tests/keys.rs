@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use flashwright_cache::{
-    Cache, CacheError, FlashConfig, InsertOptions, LogOptions, SmallItems, UpkeepConfig,
-};
+use flashwright_cache::config::{LogOptions, UpkeepConfig};
+use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, SmallItems};
 use pollster::block_on;
 
 const MIB: u64 = 1 << 20;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use flashwright_cache::config::LogOptions;
+use flashwright_cache::config::regions::{Caching, RegionConfig};
 use flashwright_cache::device::{Device, MemoryDevice};
-use flashwright_cache::flash::region::Caching;
-use flashwright_cache::flash::region::RegionConfig;
 use flashwright_cache::{
-    Builder, Cache, FlashConfig, InsertOptions, Inserted, Layer, LogOptions, Refusal, SmallItems, block_on,
+    Builder, Cache, FlashConfig, InsertOptions, Inserted, Layer, Refusal, SmallItems, block_on,
 };
 
 const MIB: u64 = 1 << 20;

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::timer::{self, Timer};
 use device::{MemoryDevice, Simulation};
-use flashwright_cache::flash::region::{
-    ByEviction, Caching, CachingPolicy, DryStore, Object, OrderConfig, OwnCaching, OwnOrder, Packing,
-    Priority, RegionConfig, RegionId, RegionOrder, RipqConfig, Standing,
+use flashwright_cache::config::UpkeepConfig;
+use flashwright_cache::config::regions::{
+    ByEviction, Caching, CachingPolicy, Object, OrderConfig, OwnCaching, OwnOrder, Priority, RegionConfig,
+    RegionId, RegionOrder, RipqConfig, Standing,
 };
-use flashwright_cache::{Cache, FlashConfig, InsertOptions, Inserted, UpkeepConfig};
+use flashwright_cache::internals::region::{DryStore, Packing};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, Inserted};
 use futures_util::future::{join_all, select};
 use policy::eviction::{EvictionConfig, Kind};
 use policy::{Admission, Candidate, Entry, Eviction, HitRule, Slot};

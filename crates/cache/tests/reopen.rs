@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice, Request};
-use flashwright_cache::config::PairConfig;
-use flashwright_cache::dram::PoolId;
+use flashwright_cache::config::{PairConfig, PoolId};
 use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, SmallItems};
 
 const MIB: u64 = 1 << 20;

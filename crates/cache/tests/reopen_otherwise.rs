@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use flashwright_cache::flash::region::{Caching, RegionConfig};
-use flashwright_cache::{Cache, FlashConfig, InsertOptions, LogOptions, SmallItems};
+use flashwright_cache::config::LogOptions;
+use flashwright_cache::config::regions::{Caching, RegionConfig};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, SmallItems};
 
 const MIB: u64 = 1 << 20;
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use flashwright_cache::config::CacheConfig;
 use flashwright_cache::device::MemoryDevice;
 use flashwright_cache::stats::FlashStats;
-use flashwright_cache::{Builder, Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Inserted};
+use flashwright_cache::{Builder, Cache, CacheError, FlashConfig, InsertOptions, Inserted};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

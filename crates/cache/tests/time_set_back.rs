@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use device::{Clock, MemoryDevice};
-use flashwright_cache::{Cache, FlashConfig, InsertOptions, LogOptions, SmallItems};
+use flashwright_cache::config::LogOptions;
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, SmallItems};
 
 const MIB: u64 = 1 << 20;
 const ITEMS: u32 = 1000;

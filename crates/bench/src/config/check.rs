@@ -292,7 +292,7 @@ fn region_policy(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     );
     refuse(!(1..=1024).contains(&settings.block_mib), join(&inside, "blockMB"), "must be 1 to 1024");
     refuse(!(1..=255).contains(&settings.segments), join(&inside, "segments"), "must be 1 to 255");
-    let points = 1..=cache::flash::region::MAX_POINTS as u64;
+    let points = 1..=cache::config::regions::MAX_POINTS as u64;
     refuse(!points.contains(&settings.insertion_points), join(&inside, "insertionPoints"), "must be 1 to 16");
     for (key, share) in [
         ("hotBlockRatio", settings.hot_block_ratio),
@@ -303,7 +303,7 @@ fn region_policy(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     ] {
         refuse(!(0.0..=1.0).contains(&share), join(&inside, key), "must be 0 to 1");
     }
-    if let Err(unknown) = settings.caching.parse::<cache::flash::region::Caching>() {
+    if let Err(unknown) = settings.caching.parse::<cache::config::regions::Caching>() {
         findings.problem(&join(&inside, "caching"), unknown.to_string());
     }
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cache::{LogOptions, RecoverAfter, SmallItems};
+use cache::config::LogOptions;
+use cache::{RecoverAfter, SmallItems};
 use workload::RequestKind;
 use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Popularity, Table};
 use workload::trace::Cut;

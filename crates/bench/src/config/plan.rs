@@ -236,7 +236,7 @@ pub enum OrderPlan {
     /// Segmented LRU with this number of equal segments; each hit moves a region up one segment.
     SegmentedLru(u8),
     /// RIPQ, a priority queue of items.
-    Ripq(cache::flash::region::RipqConfig),
+    Ripq(cache::config::regions::RipqConfig),
 }
 
 /// Flash admission.

@@ -1,6 +1,6 @@
 //! Converts the keys of the region engine: CacheBench's own, or a photo cache policy by name.
 
-use cache::flash::region::{EarlyReclaim, RipqConfig};
+use cache::config::regions::{EarlyReclaim, RipqConfig};
 
 use super::amounts::{mib, narrow};
 use super::keys::CacheConfig;

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use cache::{Event, EventSink, KeyHash};
+use cache::KeyHash;
+use cache::event::{Event, EventSink};
 use device::Clock;
 use parking_lot::{Condvar, Mutex};
 

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::ops::Range;
 
-use cache::event::PutEnd;
-use cache::{Event, EventKind, Layer};
+use cache::Layer;
+use cache::event::{Event, EventKind, PutEnd};
 
 /// CacheLib's columns.
 pub const COLUMNS: &str = "Ts,Event,Result,Key";

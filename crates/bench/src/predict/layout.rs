@@ -1,9 +1,10 @@
 //! A layout of a cache on a drive, and the rules of its simulation.
 
-use cache::LogOptions;
-use cache::flash::log::{self, LogConfig};
-use cache::flash::region::{ENTRY_HEADER_BYTES, RegionConfig};
-use cache::flash::soc::{BUCKET_HEADER_BYTES, ENTRY_BYTES};
+use cache::config::LogOptions;
+use cache::config::regions::RegionConfig;
+use cache::internals::log::{self, LogConfig};
+use cache::internals::region::ENTRY_HEADER_BYTES;
+use cache::internals::soc::{BUCKET_HEADER_BYTES, ENTRY_BYTES};
 use policy::simulate::flash::{HashLogRules, HybridRules};
 
 /// A layout, at full size.

@@ -199,7 +199,7 @@ mod tests {
     use super::super::tails::Tails;
     use super::*;
     use crate::run::counts::Counts;
-    use cache::flash::region::RegionStats;
+    use cache::stats::RegionStats;
 
     fn span() -> Span {
         let regions = RegionStats {

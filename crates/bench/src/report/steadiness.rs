@@ -180,7 +180,7 @@ mod tests {
     use super::super::tails::Tails;
     use super::*;
     use crate::run::counts::Counts;
-    use cache::flash::region::RegionStats;
+    use cache::stats::RegionStats;
 
     fn span(second: u32, hits: u64, host: u64) -> Span {
         let regions =

@@ -3,8 +3,7 @@
 
 use std::fmt::Write;
 
-use cache::dram::PoolStats;
-use cache::stats::{FlashStats, UpkeepStats};
+use cache::stats::{FlashStats, PoolStats, UpkeepStats};
 use device::Engine;
 use device::names::noun;
 use workload::trace::{Cut, ReplayStats};

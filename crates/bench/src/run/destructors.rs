@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cache::{Destroyed, ItemDestructor, KeyHash, Layer};
+use cache::config::{Destroyed, ItemDestructor};
+use cache::{KeyHash, Layer};
 use parking_lot::Mutex;
 use workload::payload::Payload;
 

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cache::flash::superblock::{Recognised, SUPERBLOCKS_BYTES, recognise_head};
+use cache::internals::superblock::{Recognised, SUPERBLOCKS_BYTES, recognise_head};
 use device::contents::{self, Contents};
 use device::file::OpenOptions;
 use device::{Device, DeviceSpec, ErrorKind, MemoryDevice, SliceDevice, StripeDevice};

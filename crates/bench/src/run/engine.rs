@@ -3,9 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use cache::dram::Cursor;
 use cache::stats::FlashStats;
-use cache::{Cache, InsertOptions, Item, Lookahead};
+use cache::{Cache, Cursor, InsertOptions, Item, Lookahead};
 use device::Device;
 use device::wrap::MeasureDevice;
 use parking_lot::Mutex;

@@ -1,6 +1,7 @@
 //! Chooses the DRAM slab size so that the workload's largest items fit, if memory suffices.
 
-use cache::dram::{ConfigError, DramConfig, HEADER_BYTES};
+use cache::config::{DramConfig, DramConfigError};
+use cache::internals::dram::HEADER_BYTES;
 use workload::generate::{Distribution, GeneratorConfig, Table};
 
 use super::cache_keys::with_config_keys;
@@ -134,7 +135,7 @@ pub fn fit_slabs(
 }
 
 /// The error for an invalid DRAM configuration, with the config key that causes it.
-fn refused(error: &ConfigError) -> OpenError {
+fn refused(error: &DramConfigError) -> OpenError {
     OpenError::Config(with_config_keys(&error.to_string()))
 }
 

@@ -136,7 +136,7 @@ mod tests {
 
     use std::time::Duration;
 
-    use cache::CacheConfig;
+    use cache::config::CacheConfig;
     use device::SystemClock;
 
     use super::super::open;

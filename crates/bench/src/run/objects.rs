@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cache::dram::HEADER_BYTES;
-use cache::{Destroyed, ItemDestructor};
+use cache::config::{Destroyed, ItemDestructor};
+use cache::internals::dram::HEADER_BYTES;
 use parking_lot::Mutex;
 
 use super::stressors::StressorReport;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cache::config::Builder;
-use cache::config::{PairConfig, RebalanceBy};
-use cache::dram::DramConfig;
-use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
-use cache::{Cache, CacheConfig, CacheError, FlashConfig, ItemDestructor, Recovery, UpkeepConfig};
+use cache::config::regions::{OrderConfig, RegionConfig, Reinsertion};
+use cache::config::{
+    CacheConfig, DramConfig, ItemDestructor, PairConfig, RebalanceBy, Recovery, UpkeepConfig,
+};
+use cache::{Builder, Cache, CacheError, FlashConfig};
 use device::names::nearest;
 use device::timer::{SystemTimer, Timer};
 use device::wrap::MeasureDevice;
@@ -243,7 +243,7 @@ pub(super) fn dram(
     sizes: Option<ItemSizes>,
 ) -> Result<(DramConfig, ItemLimit, Option<String>), OpenError> {
     let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction(&plan.eviction)?));
-    let share = |(number, share): (usize, &f64)| cache::dram::PoolConfig {
+    let share = |(number, share): (usize, &f64)| cache::config::PoolConfig {
         name: format!("pool_{number}"),
         share: *share,
     };

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use cache::dram::Cursor;
+use cache::Cursor;
 use device::Clock;
 use parking_lot::{Condvar, Mutex};
 

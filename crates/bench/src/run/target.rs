@@ -2,9 +2,8 @@
 
 use std::ops::Deref;
 
-use cache::Lookahead;
-use cache::dram::Cursor;
 use cache::stats::{CounterTable, FlashStats};
+use cache::{Cursor, Lookahead};
 use device::Engine;
 
 use super::item_sizes::ItemLimit;

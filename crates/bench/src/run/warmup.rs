@@ -132,9 +132,7 @@ mod tests {
 
     use std::path::Path;
 
-    use cache::flash::region::RegionStats;
-    use cache::flash::soc::SocStats;
-    use cache::stats::FlashStats;
+    use cache::stats::{FlashStats, RegionStats, SocStats};
 
     use super::*;
     use crate::config::Loaded;

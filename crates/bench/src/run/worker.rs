@@ -392,7 +392,7 @@ impl<'a, T: Target> Worker<'a, T> {
             SetOutcome::Refused => {
                 counting.sets.one();
                 counting.set_failures.one();
-                let overhead_bytes = (cache::dram::HEADER_BYTES + request.key.len()) as u64;
+                let overhead_bytes = (cache::internals::dram::HEADER_BYTES + request.key.len()) as u64;
                 let item_bytes = request.value_bytes.saturating_add(overhead_bytes);
                 self.stats.largest_refused_bytes.fetch_max(item_bytes, Ordering::Relaxed);
             }

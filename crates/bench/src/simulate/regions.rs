@@ -5,9 +5,8 @@
 
 use std::fmt;
 
-use cache::flash::region::{
-    Caching, DryStore, MAX_POINTS, OrderConfig, Packing, RegionConfig, Reinsertion, RipqConfig,
-};
+use cache::config::regions::{Caching, MAX_POINTS, OrderConfig, RegionConfig, Reinsertion, RipqConfig};
+use cache::internals::region::{DryStore, Packing};
 use policy::simulate::Simulator;
 
 /// The engine's region store without data.

@@ -1,8 +1,7 @@
 //! Constructed reports for tests.
 #![allow(dead_code, reason = "each test creates the reports it needs")]
 
-use cache::dram::{ClassStats, PoolStats};
-use cache::stats::FlashStats;
+use cache::stats::{ClassStats, FlashStats, PoolStats};
 use flashwright_bench::config::plan::{ArrivalsPlan, LimitsPlan, RunSettings, WarmupPlan};
 use flashwright_bench::report::RunReport;
 use flashwright_bench::report::series::Series;

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
-use cache::dram::{ClassStats, PoolStats};
+use cache::stats::{ClassStats, PoolStats};
 use device::SystemClock;
 use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::stop::Stop;

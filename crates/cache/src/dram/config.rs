@@ -100,7 +100,7 @@ pub struct PoolId(pub u8);
 
 /// Why a [`DramConfig`] is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum DramConfigError {
     /// An invalid setting.
     #[error("{setting}: {why}")]
     Setting {
@@ -153,7 +153,7 @@ impl DramConfig {
     ///
     /// # Errors
     /// The error with which [opening](crate::Builder::open) a cache would fail.
-    pub fn max_value_bytes(&self) -> Result<usize, ConfigError> {
+    pub fn max_value_bytes(&self) -> Result<usize, DramConfigError> {
         Layout::of(self).map(|layout| layout.max_value_bytes)
     }
 
@@ -161,7 +161,7 @@ impl DramConfig {
     ///
     /// # Errors
     /// The error with which [opening](crate::Builder::open) a cache would fail.
-    pub fn chunk_sizes(&self) -> Result<Vec<u32>, ConfigError> {
+    pub fn chunk_sizes(&self) -> Result<Vec<u32>, DramConfigError> {
         Layout::of(self).map(|layout| layout.sizes)
     }
 }
@@ -184,7 +184,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn of(config: &DramConfig) -> Result<Self, ConfigError> {
+    pub(super) fn of(config: &DramConfig) -> Result<Self, DramConfigError> {
         check_pools(config)?;
         let (sizes, slab_bytes) = if config.alloc_sizes.is_empty() {
             let range = size_range(config)?;
@@ -235,12 +235,12 @@ impl Layout {
     }
 }
 
-fn wrong(setting: &'static str, why: String) -> ConfigError {
-    ConfigError::Setting { setting, why }
+fn wrong(setting: &'static str, why: String) -> DramConfigError {
+    DramConfigError::Setting { setting, why }
 }
 
 /// The smallest and the largest chunk size, if sizes are computed.
-fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
+fn size_range(config: &DramConfig) -> Result<(u32, u32), DramConfigError> {
     let (min, max) = (config.min_item_bytes, config.largest_chunk_bytes());
     if min > max {
         let (setting, max) = match config.max_chunk_bytes {
@@ -261,7 +261,7 @@ fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
     Ok((min, max.min(share.max(MIN_SLAB_BYTES) + beside).max(min)))
 }
 
-fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, ConfigError> {
+fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, DramConfigError> {
     let wrong = |why: String| Err(wrong("alloc_sizes", why));
     let sizes: Vec<u32> = sizes.iter().map(|&size| multiple_of_8(size)).collect();
     if sizes.len() > MAX_SIZES {
@@ -275,7 +275,7 @@ fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, ConfigError> {
 }
 
 /// Checks that the smallest chunk holds a header.
-fn check_smallest(setting: &'static str, bytes: u32) -> Result<(), ConfigError> {
+fn check_smallest(setting: &'static str, bytes: u32) -> Result<(), DramConfigError> {
     if bytes < LEAST_CHUNK_BYTES {
         let why = format!("the smallest chunk is {bytes} bytes; the minimum is {LEAST_CHUNK_BYTES}");
         return Err(wrong(setting, why));
@@ -288,7 +288,7 @@ fn multiple_of_8(size: u32) -> u32 {
 }
 
 /// Sizes from the smallest to the largest, each by `factor` larger than the one before.
-fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, ConfigError> {
+fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, DramConfigError> {
     let wrong = |why: String| Err(wrong("alloc_factor", why));
     if !(factor > 1.0 && factor.is_finite()) {
         return wrong(format!("{factor} is not above 1"));
@@ -343,7 +343,7 @@ fn slab_for(largest: u32) -> u32 {
     power.max(MIN_SLAB_BYTES).max(largest.checked_next_multiple_of(64).unwrap_or(largest))
 }
 
-fn slab_bytes(config: &DramConfig, largest: u32) -> Result<u32, ConfigError> {
+fn slab_bytes(config: &DramConfig, largest: u32) -> Result<u32, DramConfigError> {
     let least = slab_for(largest);
     let slab_bytes = match config.slab_bytes {
         Some(bytes) if !bytes.is_power_of_two() || bytes < MIN_SLAB_BYTES => {
@@ -369,7 +369,7 @@ fn slab_bytes(config: &DramConfig, largest: u32) -> Result<u32, ConfigError> {
     Ok(slab_bytes)
 }
 
-fn check_pools(config: &DramConfig) -> Result<(), ConfigError> {
+fn check_pools(config: &DramConfig) -> Result<(), DramConfigError> {
     let wrong = |why: String| Err(wrong("pools", why));
     let count = config.pools.len();
     if count == 0 || count > MAX_POOLS {

@@ -42,7 +42,7 @@ use policy::{Entry, HitRule};
 use crate::KeyHash;
 use crate::thread_counters::ThreadCounters;
 
-pub use config::{ConfigError, DramConfig, KEY_ALLOWANCE_BYTES, PolicyFactory, PoolConfig, PoolId};
+pub use config::{DramConfig, DramConfigError, KEY_ALLOWANCE_BYTES, PolicyFactory, PoolConfig, PoolId};
 pub use empty::Emptied;
 pub use evict::{Discard, Spill, Stage, Victim};
 pub use handle::{Draft, Handle};
@@ -50,7 +50,6 @@ pub use index::{INDEX_LEAST_BYTES, INDEX_MOST_BYTES_PER_ITEM};
 pub use item::HEADER_BYTES;
 pub(crate) use kept::Kept;
 pub use key_lock::KeyLock;
-pub use reaper::Reaped;
 pub use rebalance::{Rebalance, Released, Strategy};
 pub use release::ReleaseStats;
 pub use scan::Cursor;
@@ -114,7 +113,7 @@ pub enum AllocateError {
 
 impl Dram {
     /// Creates an empty tier.
-    pub fn new(config: &DramConfig, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
+    pub fn new(config: &DramConfig, clock: Arc<dyn Clock>) -> Result<Self, DramConfigError> {
         let pools = Pools::new(config)?;
         let index = Index::new(pools.arena.bytes());
         let hits = ThreadCounters::new(pools.classes.len());

@@ -11,7 +11,7 @@ use policy::{Entry, Eviction, HitRule, Slot};
 
 use super::chain::parent_of;
 use super::chunks::Chunks;
-use super::config::{ConfigError, DramConfig, Layout, PolicyFactory, PoolId};
+use super::config::{DramConfig, DramConfigError, Layout, PolicyFactory, PoolId};
 use super::item::{ItemRef, State};
 use super::slab::{Arena, Item, SlabUse};
 use super::stats::ClassCounters;
@@ -129,11 +129,11 @@ impl Pools {
         Entry { hash, weight: 1 }
     }
 
-    pub(super) fn new(config: &DramConfig) -> Result<Self, ConfigError> {
+    pub(super) fn new(config: &DramConfig) -> Result<Self, DramConfigError> {
         let layout = Layout::of(config)?;
         let bytes = u64::from(layout.slab_count) * u64::from(layout.slab_bytes);
         let arena = Arena::new(layout.slab_count, layout.slab_bytes, layout.chunk_bits)
-            .map_err(|source| ConfigError::Map { bytes, source })?;
+            .map_err(|source| DramConfigError::Map { bytes, source })?;
         let arena = Arc::new(arena);
         let pools = 0..layout.quotas.len() as u8;
         let sizes = || layout.sizes.iter().copied();

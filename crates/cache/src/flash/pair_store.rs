@@ -449,7 +449,7 @@ impl PairSetup<'_> {
         let (device, clock) = (Arc::clone(&self.device), Arc::clone(self.clock));
         let has_journal = config.journal.is_some();
         let id = StoreId(if has_journal { superblock.journaled_mark() } else { superblock.next_mark() });
-        let wrong = |error: region::ConfigError| CacheError::Config(error.to_string());
+        let wrong = |error: region::RegionConfigError| CacheError::Config(error.to_string());
         if let Some(chain) = chain {
             let store = RegionStore::recover(device, clock, config, id, chain, waiting).await;
             return store.map(|store| (Some(store), true)).map_err(wrong);

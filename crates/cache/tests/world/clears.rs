@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use device::RequestKind::{Read, Trim};
 use flashwright_cache::config::Removal;
-use flashwright_cache::flash::region::{Caching, OrderConfig};
+use flashwright_cache::config::regions::{Caching, OrderConfig};
 use flashwright_cache::{Cache, FlashConfig, Layer};
 use parking_lot::Mutex;
 use pollster::block_on;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::wrap::CrashDevice;
 use device::{Completion, Device, MemoryDevice, Outcome, Request, RequestKind};
+use flashwright_cache::config::regions::Caching;
 use flashwright_cache::config::{CacheConfig, PairConfig};
-use flashwright_cache::flash::region::Caching;
 use parking_lot::Mutex;
 
 use crate::ledger::Ledger;
@@ -199,7 +199,7 @@ fn power_cut_during_reinsertion_and_trim_restores_no_stale_item() {
         flash.pairs[0].soc_share = 0.0;
         flash.regions.trim = true;
         flash.regions.reinsertion =
-            flashwright_cache::flash::region::Reinsertion::Percent { percent: 50, seed: 1 };
+            flashwright_cache::config::regions::Reinsertion::Percent { percent: 50, seed: 1 };
         config
     };
     seeds(2).for_each(|seed| survives_every_cut(config, seed));

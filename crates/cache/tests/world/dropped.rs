@@ -3,7 +3,7 @@
 
 use device::sim::LatencyModel;
 use flashwright_cache::FlashConfig;
-use flashwright_cache::flash::region::Caching;
+use flashwright_cache::config::regions::Caching;
 
 use crate::clients::{Plan, run};
 use crate::faults::assert_accounts_balance;

@@ -293,7 +293,7 @@ fn caller_with_a_miss_before_a_completed_fetch_does_not_fetch_again() {
 #[test]
 fn load_counts_as_one_get() {
     for without_flash in [false, true] {
-        let change = |config: &mut flashwright_cache::CacheConfig| {
+        let change = |config: &mut flashwright_cache::config::CacheConfig| {
             if without_flash {
                 config.flash = None;
             }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use device::Request;
 use device::RequestKind::{Read, Write};
 use device::wrap::{FaultDevice, Faults};
-use flashwright_cache::flash::region::Reinsertion;
+use flashwright_cache::config::regions::Reinsertion;
 use flashwright_cache::{Cache, FlashConfig, Inserted, KeyHash, Layer};
 use parking_lot::Mutex;
 use policy::{Admission, Candidate};

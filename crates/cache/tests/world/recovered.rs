@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use device::wrap::CrashDevice;
 use device::{Clock, Device, MemoryDevice, VirtualClock};
-use flashwright_cache::config::CacheConfig;
-use flashwright_cache::{Cache, InsertOptions, Inserted, LogOptions, RecoverAfter, SmallItems};
+use flashwright_cache::config::{CacheConfig, LogOptions};
+use flashwright_cache::{Cache, InsertOptions, Inserted, RecoverAfter, SmallItems};
 use pollster::block_on;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

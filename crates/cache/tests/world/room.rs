@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flashwright_cache::flash::region::{Caching, OrderConfig, RipqConfig};
+use flashwright_cache::config::regions::{Caching, OrderConfig, RipqConfig};
 use parking_lot::Mutex;
 use policy::{Admission, Candidate};
 

@@ -7,7 +7,7 @@ use device::Simulation;
 use device::timer::Timer;
 use device::wrap::{FaultDevice, Faults};
 use flashwright_cache::CacheError;
-use flashwright_cache::flash::region::Caching;
+use flashwright_cache::config::regions::Caching;
 use futures_util::future::join_all;
 use pollster::block_on;
 
@@ -17,7 +17,7 @@ use crate::setup::{blockcache, ripq};
 use crate::stage::{LENGTHS, Stage, TARGET, version};
 
 /// A cache with items that were evicted from DRAM and wait for their write.
-fn with_some_waiting(len: usize, change: impl FnOnce(&mut flashwright_cache::CacheConfig)) -> Stage {
+fn with_some_waiting(len: usize, change: impl FnOnce(&mut flashwright_cache::config::CacheConfig)) -> Stage {
     let stage = Stage::new(|config| {
         config.flash.as_mut().unwrap().pending_bytes = 256 << 10;
         change(config);

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use device::{Clock, Device};
-use flashwright_cache::config::{self, CacheConfig};
-use flashwright_cache::dram::DramConfig;
-use flashwright_cache::flash::region::{Caching, OrderConfig, RipqConfig};
-use flashwright_cache::{Cache, CacheError, FlashConfig, KeyHash, LogOptions, SmallItems, UpkeepConfig};
+use flashwright_cache::config::regions::{Caching, OrderConfig, RipqConfig};
+use flashwright_cache::config::{self, CacheConfig, DramConfig, LogOptions, UpkeepConfig};
+use flashwright_cache::{Cache, CacheError, FlashConfig, KeyHash, SmallItems};
 use policy::eviction::{EvictionConfig, Kind};
 
 pub const KIB: u64 = 1 << 10;

@@ -3,7 +3,7 @@
 use device::sim::LatencyModel;
 use device::wrap::Faults;
 use flashwright_cache::FlashConfig;
-use flashwright_cache::flash::region::{Caching, Reinsertion};
+use flashwright_cache::config::regions::{Caching, Reinsertion};
 
 use crate::clients::{Plan, run};
 use crate::faults::NO_FAULTS;

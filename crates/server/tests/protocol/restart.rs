@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cache::{Cache, FlashConfig, LogOptions, RecoverAfter, SmallItems, block_on};
+use cache::config::LogOptions;
+use cache::{Cache, FlashConfig, RecoverAfter, SmallItems, block_on};
 use device::{Device, VirtualClock};
 use flashwright_server::protocol::{Exptime, StoreMode};
 use flashwright_server::store::{Store, StoreOutcome, Write};

@@ -9,11 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cache::KeyHash;
-use cache::flash::region::{
-    Caching, Lookup, OrderConfig, Progress, Refusal, RegionConfig, RegionStats, RegionStore, RipqConfig,
-    StoreId,
-};
-use cache::flash::{FlashItem, Waiting};
+use cache::config::regions::{Caching, OrderConfig, RegionConfig, RipqConfig};
+use cache::internals::region::{Lookup, Progress, Refusal, RegionStore, StoreId};
+use cache::internals::{FlashItem, Waiting};
+use cache::stats::RegionStats;
 use device::sim::World;
 use device::{Clock, Device, Simulation};
 use event_listener::Event;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use cache::KeyHash;
-use cache::flash::region::{Progress, Refusal, RegionConfig, RegionStore, StoreId};
-use cache::flash::{FlashItem, Waiting};
+use cache::config::regions::RegionConfig;
+use cache::internals::region::{Progress, Refusal, RegionStore, StoreId};
+use cache::internals::{FlashItem, Waiting};
 use device::{Device, VirtualClock};
 use pollster::block_on;
 use ssd::{Card, Payload, SsdDevice, Upkeep};

@@ -152,7 +152,7 @@ impl RegionConfig {
     ///
     /// # Errors
     /// The first invalid setting, with the reason. Nothing is rounded, but the space behind the last whole region stays unused.
-    pub fn check(&self, geometry: &Geometry) -> Result<Layout, ConfigError> {
+    pub fn check(&self, geometry: &Geometry) -> Result<Layout, RegionConfigError> {
         self.check_sizes(geometry)?;
         self.check_counts()?;
         let regions =
@@ -161,8 +161,9 @@ impl RegionConfig {
         require(units <= ADDRESS_UNITS, "unit_bytes", || {
             format!("{units} units are more than the 2^40 that can be addressed; use a larger unit")
         })?;
-        let region_count = u32::try_from(regions)
-            .map_err(|_| ConfigError::new("region_bytes", format!("{regions} regions are more than 2^32")))?;
+        let region_count = u32::try_from(regions).map_err(|_| {
+            RegionConfigError::new("region_bytes", format!("{regions} regions are more than 2^32"))
+        })?;
         let least = self.least_regions();
         require(region_count >= least, "capacity_bytes", || {
             format!(
@@ -227,7 +228,7 @@ impl RegionConfig {
         self.journal_blocks().map_or(0, |(blocks, _)| journal::Position::max_bytes(blocks))
     }
 
-    fn check_sizes(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+    fn check_sizes(&self, geometry: &Geometry) -> Result<(), RegionConfigError> {
         let block = geometry.block_bytes;
         let aligned = |bytes: u64| bytes.is_multiple_of(u64::from(block));
         let not_a_multiple = || format!("not a multiple of the device's {block}-byte block");
@@ -252,12 +253,12 @@ impl RegionConfig {
         })
     }
 
-    fn check_counts(&self) -> Result<(), ConfigError> {
+    fn check_counts(&self) -> Result<(), RegionConfigError> {
         let points = self.points();
         require(points <= MAX_POINTS, "order", || {
             format!("{points} priorities; at most {MAX_POINTS} are supported")
         })?;
-        self.order.fault().map_or(Ok(()), |why| Err(ConfigError::new("order", why)))?;
+        self.order.fault().map_or(Ok(()), |why| Err(RegionConfigError::new("order", why)))?;
         let decides_twice = self.order.protects_items() && self.reinsertion != Reinsertion::Never;
         require(!decides_twice, "reinsertion", || {
             "this order itself decides which items are written again".into()
@@ -282,8 +283,12 @@ impl RegionConfig {
     }
 }
 
-fn require(holds: bool, setting: &'static str, why: impl FnOnce() -> String) -> Result<(), ConfigError> {
-    if holds { Ok(()) } else { Err(ConfigError::new(setting, why())) }
+fn require(
+    holds: bool,
+    setting: &'static str,
+    why: impl FnOnce() -> String,
+) -> Result<(), RegionConfigError> {
+    if holds { Ok(()) } else { Err(RegionConfigError::new(setting, why())) }
 }
 
 /// Which items of a region survive its reclaim.
@@ -308,14 +313,14 @@ pub enum Reinsertion {
 /// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("regions.{setting}: {why}")]
-pub struct ConfigError {
+pub struct RegionConfigError {
     /// The field of [`RegionConfig`].
     pub setting: &'static str,
     /// The reason.
     pub why: String,
 }
 
-impl ConfigError {
+impl RegionConfigError {
     fn new(setting: &'static str, why: String) -> Self {
         Self { setting, why }
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use ::policy::simulate::{Access, Counts, Simulator};
 
-use super::config::{ConfigError, RegionConfig};
+use super::config::{RegionConfig, RegionConfigError};
 use super::entry::{HEADER_BYTES, MAX_HITS};
 use super::index::MAX_WIDE_HITS;
 use super::layout::{Layout, RegionId, SizeHint};
@@ -76,7 +76,7 @@ impl DryStore {
     ///
     /// # Errors
     /// As [`RegionStore::create`](super::RegionStore::create).
-    pub fn new(config: &RegionConfig, packing: Packing) -> Result<Self, ConfigError> {
+    pub fn new(config: &RegionConfig, packing: Packing) -> Result<Self, RegionConfigError> {
         let checked = RegionConfig { max_write_bytes: config.region_bytes, ..config.clone() };
         let geometry = device::Geometry {
             capacity_bytes: config.offset_bytes + config.capacity_bytes,

@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 
 use super::InsertionPoint;
-use super::config::{ConfigError, RegionConfig};
+use super::config::{RegionConfig, RegionConfigError};
 use super::index::Found;
 use super::layout::{Address, RegionId, SizeHint};
 use super::policy::Rank;
@@ -286,7 +286,7 @@ impl RegionStore {
         id: StoreId,
         chain: &Chain,
         waiting: Waiting,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, RegionConfigError> {
         let place = config.journal_place(id).expect("the journal was read");
         let mut store = Self::assemble(device, clock, config, id)?;
         let recorded = recorded_regions(chain, &store);

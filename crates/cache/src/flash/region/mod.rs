@@ -48,23 +48,19 @@ mod tests;
 mod trim;
 mod work;
 
-pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
+pub use config::{MAX_POINTS, RegionConfig, RegionConfigError, Reinsertion};
 pub use dry::{DryStore, Packing};
 pub use entry::{HEADER_BYTES as ENTRY_HEADER_BYTES, MAX_KEY_BYTES};
 pub(super) use journal::read_journal;
 pub use layout::{Layout, RegionId};
-pub use order::{ByEviction, RegionOrder, SegmentedFifo, SegmentedLru};
-pub use policy::{
-    ByOrder, Needs, OrderConfig, OwnOrder, Placing, PolicyCounts, Raise, Rank, RegionPolicy, Resident,
-};
+pub use order::{ByEviction, RegionOrder};
+pub use policy::{OrderConfig, OwnOrder};
 pub use read::Lookup;
-pub use recovery::{OutgoingSnapshot, RestoreError};
 pub use ripq::{
-    Caching, CachingPolicy, EarlyReclaim, Object, OwnCaching, Priority, Ripq, RipqConfig, Standing,
-    UnknownCaching,
+    Caching, CachingPolicy, EarlyReclaim, Object, OwnCaching, Priority, RipqConfig, Standing, UnknownCaching,
 };
-pub use stats::{Memory, RegionStats};
-pub use store::{OnEviction, Progress, Refusal, RegionStore, Staged, StoreId};
+pub use stats::RegionStats;
+pub use store::{Progress, Refusal, RegionStore, Staged, StoreId};
 pub(crate) use supply::WriteHealth;
 
 /// An insertion point. Each point fills a region of its own priority with its own placement handle. Higher points are for items that are

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 
 use crate::flash::Waiting;
 
-use super::config::{ConfigError, RegionConfig};
+use super::config::{RegionConfig, RegionConfigError};
 use super::index::Found;
 use super::layout::{RegionId, SizeHint};
 use super::policy::Rank;
@@ -39,7 +39,7 @@ const BANDS: u64 = 8;
 pub enum RestoreError {
     /// The configuration does not fit the device.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] RegionConfigError),
     /// The snapshot is damaged or cut short.
     #[error("the region store's snapshot is damaged: {0}")]
     Damaged(&'static str),

@@ -10,7 +10,7 @@ use crate::KeyHash;
 use crate::flash::{DestructorCallback, FlashItem, HashFilter};
 
 use super::buffer::{RegionBuffer, Reservation};
-use super::config::{ConfigError, RegionConfig, Reinsertion};
+use super::config::{RegionConfig, RegionConfigError, Reinsertion};
 use super::entry;
 use super::forget::PendingDestructors;
 use super::index::{Found, Index};
@@ -158,7 +158,7 @@ impl RegionStore {
         clock: Arc<dyn Clock>,
         config: RegionConfig,
         id: StoreId,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, RegionConfigError> {
         let mut store = Self::assemble(device, clock, config, id)?;
         store.journal = Self::new_journal(&store.device, &store.config, id);
         (0..store.layout.region_count).for_each(|region| store.supply.give_region(RegionId(region)));
@@ -171,7 +171,7 @@ impl RegionStore {
         clock: Arc<dyn Clock>,
         config: RegionConfig,
         id: StoreId,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, RegionConfigError> {
         let layout = config.check(&device.geometry())?;
         let regions = layout.region_count as usize;
         let points = points(&config, &*device);

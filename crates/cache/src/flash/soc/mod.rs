@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 pub use bucket::{ENTRY_BYTES, HEADER_BYTES as BUCKET_HEADER_BYTES};
 pub use config::{SocConfig, SocConfigError};
 pub(super) use pending::ENTRY_OVERHEAD_BYTES;
-pub use persist::{RestoreError, snapshot_bytes};
+pub use persist::snapshot_bytes;
 pub use stats::SocStats;
 pub use write_back::Progress;
 

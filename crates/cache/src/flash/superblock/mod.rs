@@ -33,7 +33,7 @@ pub mod snapshot;
 use device::{Device, IoBuffer, IoError, Request};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use layout::{Layout, LayoutConfig, LayoutError};
+pub use layout::{Layout, LayoutConfig};
 pub use placed::Placed;
 pub use snapshot::{Section, SnapshotError, SnapshotPlace, SnapshotWriter, read_snapshot};
 

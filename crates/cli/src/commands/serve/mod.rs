@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cache::flash::region::{OrderConfig, Reinsertion, RipqConfig};
+use cache::config::LogOptions;
+use cache::config::regions::{OrderConfig, Reinsertion, RipqConfig};
 use cache::policy::eviction::EvictionConfig;
-use cache::{Builder, Cache, FlashConfig, LogOptions, RecoverAfter, SmallItems};
+use cache::{Builder, Cache, FlashConfig, RecoverAfter, SmallItems};
 use clap::Args;
 use device::file::OpenOptions;
 use device::open::DeviceSpec;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cache::flash::region::Caching;
+use cache::config::regions::Caching;
 use cache::policy::eviction::Kind;
 use clap::Args;
 use server::{Address, Tenant};

@@ -129,9 +129,7 @@ pub enum Caching {
 /// A caching policy from another crate. Two with the same name are considered equal.
 ///
 /// ```
-/// use flashwright_cache::flash::region::{
-///     Caching, CachingPolicy, Object, OwnCaching, Priority, RegionConfig, Standing,
-/// };
+/// use flashwright_cache::config::regions::{Caching, CachingPolicy, Object, OwnCaching, Priority, RegionConfig, Standing};
 ///
 /// /// Read items go to the head of the queue, new ones to the middle.
 /// struct MidPoint;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use device::{IoSlice, MemoryDevice};
 
+use super::super::recovery::RestoreError;
 use super::*;
 
 fn restore(

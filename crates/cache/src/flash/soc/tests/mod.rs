@@ -16,6 +16,7 @@ use device::{Device, MemoryDevice, RequestKind};
 use pollster::block_on;
 
 use super::bucket::BucketMut;
+use super::persist::RestoreError;
 use super::*;
 
 const KIB: u64 = 1024;
