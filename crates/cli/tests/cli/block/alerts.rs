@@ -15,6 +15,7 @@ tests:
       - { series: 'flashwright_block_healthy{volume="a"}', values: '1 1 0 0 0 0 0 0' }
       - { series: 'flashwright_block_healthy{volume="b"}', values: '1 1 1 1 1 1 1 1' }
       - { series: 'flashwright_block_damaged_blocks{volume="b"}', values: '0 0 3 3 3 3 3 3' }
+      - { series: 'flashwright_block_lost_last_entry{volume="b"}', values: '0 0 1 1 1 1 1 1' }
       - { series: 'flashwright_block_info{volume="a"}', values: '1 1 1 1 1 1 1 1' }
       - { series: 'flashwright_block_info{volume="b"}', values: '1 1 1 1 1 1 1 1' }
       - { series: 'flashwright_block_up_seconds{volume="b"}', values: '60 120 180 240 300 360 420 480' }
@@ -35,6 +36,14 @@ tests:
             exp_annotations:
               summary: "Cache b: 3 acknowledged blocks are damaged"
               description: "Flash lost a part of an acknowledged flush. `flashwright block check --full` names the blocks of the stopped cache."
+      - { eval_time: 1m, alertname: FlashwrightBlockLostLastRecord, exp_alerts: [] }
+      - eval_time: 4m
+        alertname: FlashwrightBlockLostLastRecord
+        exp_alerts:
+          - exp_labels: { severity: warning, volume: b }
+            exp_annotations:
+              summary: "Cache b: opening it dropped a damaged record of writes"
+              description: "Correct after a power cut during a flush. If the machine kept its power, flash lost data."
       - eval_time: 6m
         alertname: FlashwrightBlockNotServed
         exp_alerts:
