@@ -5,9 +5,9 @@ use ssd::Card;
 /// Parses a card and works out the drives it describes, whole and scaled.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let card = match Card::parse("stranger.toml", text) {
+    let card = match Card::parse("input.toml", text) {
         Ok(card) => card,
-        Err(error) => return assert!(error.to_string().contains("stranger.toml"), "no file in: {error}"),
+        Err(error) => return assert!(error.to_string().contains("input.toml"), "no file in: {error}"),
     };
     for placement in [false, true] {
         let _ = card.shape(placement).layout();

@@ -38,8 +38,8 @@ impl Format {
     /// # Errors
     /// The extension is missing or unknown.
     pub fn of(file: &Path) -> Result<Self, PictureError> {
-        let asked = file.extension().map(|it| it.to_string_lossy().to_lowercase());
-        let known = Self::ALL.into_iter().find(|format| asked.as_deref() == Some(format.extension()));
+        let requested = file.extension().map(|it| it.to_string_lossy().to_lowercase());
+        let known = Self::ALL.into_iter().find(|format| requested.as_deref() == Some(format.extension()));
         known.ok_or_else(|| PictureError::Name(file.to_owned()))
     }
 

@@ -241,7 +241,7 @@ fn failed_check_on_second_side_only_is_worse() {
 
 #[test]
 fn differences_list_config_and_seed_but_not_start_time() {
-    let asked = |seed: u64, config: Value, at: u64| {
+    let requested = |seed: u64, config: Value, at: u64| {
         let environment = json!({ "cores": 2, "started_unix_seconds": at, "arguments": [["bench"], at] });
         run(
             seed,
@@ -249,10 +249,10 @@ fn differences_list_config_and_seed_but_not_start_time() {
         )
     };
     let a = [
-        asked(1, json!({ "sizes": [1, 2], "pools": [{ "mb": 4 }, { "mb": 8 }], "empty": {} }), 10),
-        asked(2, json!({ "sizes": [1, 2], "pools": [{ "mb": 4 }, { "mb": 9 }], "empty": {} }), 20),
+        requested(1, json!({ "sizes": [1, 2], "pools": [{ "mb": 4 }, { "mb": 8 }], "empty": {} }), 10),
+        requested(2, json!({ "sizes": [1, 2], "pools": [{ "mb": 4 }, { "mb": 9 }], "empty": {} }), 20),
     ];
-    let b = [asked(3, json!({ "sizes": [1, 3], "pools": [{ "mb": 4 }], "threads": 2 }), 30)];
+    let b = [requested(3, json!({ "sizes": [1, 3], "pools": [{ "mb": 4 }], "threads": 2 }), 30)];
     let (differing, mixed) = differences::between(&a, &b);
     let listed: Vec<(&str, Value, Value)> =
         differing.iter().map(|it| (it.key.as_str(), it.a.clone(), it.b.clone())).collect();

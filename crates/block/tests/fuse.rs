@@ -272,12 +272,12 @@ fn mount_with_a_live_server_is_not_cleared() {
 /// The output of a shell script; `None` if a program is missing or not permitted.
 fn shell(script: &str) -> Option<String> {
     let output = Command::new("sh").args(["-ec", script]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         println!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr).trim_end());
         return None;
     }
-    Some(told)
+    Some(printed)
 }
 
 #[test]
@@ -295,8 +295,8 @@ fn loop_device_on_the_file_carries_a_file_system() {
          cmp {place}/a {place}/b; rm {place}/b; sync -f {place}; fstrim -v {place}; umount {place}; e2fsck -fn {device}"
     ));
     assert!(shell(&format!("losetup -d {device}")).is_some(), "{device} is let go of");
-    if let Some(told) = checked {
-        assert!(told.contains("files") && told.contains("bytes) trimmed"), "{told}");
+    if let Some(printed) = checked {
+        assert!(printed.contains("files") && printed.contains("bytes) trimmed"), "{printed}");
     }
     mount.mounted.unmount().unwrap();
 }

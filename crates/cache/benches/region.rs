@@ -42,8 +42,8 @@ impl Device for Sink {
 fn main() {
     let is_full = std::env::args().any(|argument| argument == "--bench");
     let scale = if is_full { 1 } else { 100 };
-    let asked = |(name, _): &(&str, RegionConfig)| std::env::args().any(|argument| argument == *name);
-    if let Some((name, config)) = policies().into_iter().find(asked) {
+    let requested = |(name, _): &(&str, RegionConfig)| std::env::args().any(|argument| argument == *name);
+    if let Some((name, config)) = policies().into_iter().find(requested) {
         fill_and_read(name, config, 200_000 / scale, 400_000 / scale);
         return;
     }

@@ -48,7 +48,7 @@ fn run(name: &str, device: Arc<dyn Device>) {
     let hits = measure("hit", newest, |n| read(&soc, n));
     let misses = measure("miss", inserts..inserts + capacity / 2, |n| read(&soc, n));
     println!(
-        "  hits {hits:.3}, of strangers {misses:.3}, false positives {}",
+        "  hits {hits:.3}, of absent keys {misses:.3}, false positives {}",
         soc.stats().filter_false_positives
     );
 }

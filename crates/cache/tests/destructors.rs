@@ -46,8 +46,8 @@ impl Ledger {
 
 fn with_ledger(builder: Builder) -> (Builder, Arc<Ledger>) {
     let ledger = Arc::new(Ledger::default());
-    let told = Arc::clone(&ledger);
-    let destructor = Arc::new(move |item: &Destroyed<'_>| told.destroyed(item));
+    let recorder = Arc::clone(&ledger);
+    let destructor = Arc::new(move |item: &Destroyed<'_>| recorder.destroyed(item));
     (builder.item_destructor(destructor), ledger)
 }
 

@@ -337,8 +337,8 @@ fn sink_panic_loses_only_its_event() {
 /// Catches a regression: the panic leaves the item marked as being evicted.
 #[test]
 fn sink_that_panics_in_its_key_filter_receives_nothing_and_leaks_nothing() {
-    struct Asked;
-    impl EventSink for Asked {
+    struct Requested;
+    impl EventSink for Requested {
         fn wants(&self, _: KeyHash) -> bool {
             resume_unwind(Box::new("a mistake in the question"))
         }
@@ -346,7 +346,7 @@ fn sink_that_panics_in_its_key_filter_receives_nothing_and_leaks_nothing() {
             panic!("{event:?}")
         }
     }
-    let cache = hybrid(|_| {}).events(Arc::new(Asked)).open().unwrap();
+    let cache = hybrid(|_| {}).events(Arc::new(Requested)).open().unwrap();
     for number in 0..20_000 {
         put(&cache, number, LENGTHS[number as usize % 2]);
         assert!(has(&cache, number));

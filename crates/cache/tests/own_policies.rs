@@ -234,7 +234,7 @@ fn admission_policy_observes_writes_periodically() {
         simulation.block_on(async move {
             drop(select(timer::sleep(&*timer, 600_000_000_000), background).await);
         });
-        let heard = listening.0.load(Ordering::Relaxed);
-        assert!((500..700).contains(&heard), "{heard} times in ten minutes, upkeep each {interval_ms} ms");
+        let calls = listening.0.load(Ordering::Relaxed);
+        assert!((500..700).contains(&calls), "{calls} times in ten minutes, upkeep each {interval_ms} ms");
     }
 }

@@ -38,10 +38,10 @@ fn small_items_use_their_configured_share_of_flash() {
     let (small, large) = (by_default.soc_room, by_default.regions_room);
     assert!(small.bytes < 7 * MIB && small.used_bytes > small.bytes * 9 / 10, "{small:?}");
     assert!(large.bytes > 50 * MIB && large.used_bytes <= 2 * MIB, "{large:?}");
-    let asked = filled_with_small_items(hybrid(64 * MIB).small_item_share(0.9));
-    let small = asked.soc_room;
+    let requested = filled_with_small_items(hybrid(64 * MIB).small_item_share(0.9));
+    let small = requested.soc_room;
     assert!(small.bytes > 55 * MIB && small.used_bytes > 40 * MIB, "{small:?}");
-    assert!(asked.soc.unwrap().stored_items > 4 * by_default.soc.unwrap().stored_items);
+    assert!(requested.soc.unwrap().stored_items > 4 * by_default.soc.unwrap().stored_items);
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn small_item_share_is_accepted_before_flash_and_refused_without_it() {
 /// Catches a regression: a configured largest item is lowered silently, and items of that size are refused later.
 #[test]
 fn max_item_bytes_beyond_dram_is_refused_with_the_needed_size() {
-    let asked = |dram_bytes: u64| Cache::builder().dram_bytes(dram_bytes).max_item_bytes(1 << 20);
-    let words = refused(asked(16 * MIB));
+    let requested = |dram_bytes: u64| Cache::builder().dram_bytes(dram_bytes).max_item_bytes(1 << 20);
+    let words = refused(requested(16 * MIB));
     assert!(words.contains("values of at most 262144") && words.contains("67108864 bytes"), "{words}");
-    assert!(refused(asked(64 * MIB - 1)).contains("values of at most 524288"));
-    let cache = asked(64 * MIB).open().unwrap();
+    assert!(refused(requested(64 * MIB - 1)).contains("values of at most 524288"));
+    let cache = requested(64 * MIB).open().unwrap();
     assert_eq!(cache.max_item_bytes() as u64, MIB);
     let value = vec![7; MIB as usize];
     assert_eq!(cache.insert_blocking(b"key", &value, InsertOptions::default()), Inserted::Stored);
@@ -82,11 +82,11 @@ fn default_largest_item_is_lowered_to_fit_and_reported() {
 /// Catches a regression: items larger than a region are lost at their eviction from DRAM without a report.
 #[test]
 fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
-    let asked = |flash_bytes: u64, bytes: u32| {
+    let requested = |flash_bytes: u64, bytes: u32| {
         let flash = FlashConfig::new(Arc::new(MemoryDevice::new(flash_bytes)));
         (Cache::builder().dram_bytes(256 * MIB).max_item_bytes(bytes), flash)
     };
-    let (builder, mut flash) = asked(64 * MIB, 2 << 20);
+    let (builder, mut flash) = requested(64 * MIB, 2 << 20);
     let words = refused(builder.clone().flash_config(flash.clone()));
     assert!(words.contains("to 3145728 (now 1048576)"), "{words}");
     flash.regions.region_bytes = 3 << 20;
@@ -98,14 +98,14 @@ fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
     let puts = cache.stats().flash.unwrap().puts;
     assert!(puts.stored > 0 && puts.rejected_too_large == 0, "{puts:?}");
 
-    let (builder, flash) = asked(64 * MIB, 1 << 20);
+    let (builder, flash) = requested(64 * MIB, 1 << 20);
     assert!(refused(builder.flash_config(flash)).contains("would never be written to flash"));
-    let (builder, flash) = asked(64 * MIB, 1 << 20);
+    let (builder, flash) = requested(64 * MIB, 1 << 20);
     assert!(
         builder.flash_config(flash).small_item_share(1.0).open().is_ok(),
         "a cache without regions accepts the size"
     );
-    let (builder, flash) = asked(256 * MIB, 1 << 20);
+    let (builder, flash) = requested(256 * MIB, 1 << 20);
     assert!(builder.flash_config(flash).open().is_ok());
 }
 

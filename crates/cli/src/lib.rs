@@ -214,17 +214,20 @@ mod tests {
 
     #[test]
     fn wrong_command_line_is_reported_in_one_line() {
-        let told = |typed: &str| {
+        let error_of = |typed: &str| {
             let answer = Cli::try_parse_from(typed.split(' ')).expect_err(typed);
             one_line(&answer.to_string())
         };
         assert_eq!(
-            told("flashwright ssd run pm9d3 --scale 2/3"),
+            error_of("flashwright ssd run pm9d3 --scale 2/3"),
             "invalid value '2/3' for '--scale <1/N>': \"2/3\" is not a scale: write 1/64"
         );
-        assert_eq!(told("flashwright ssd run"), "the following required arguments were not provided: <CARD>");
         assert_eq!(
-            told("flashwright model life"),
+            error_of("flashwright ssd run"),
+            "the following required arguments were not provided: <CARD>"
+        );
+        assert_eq!(
+            error_of("flashwright model life"),
             "unrecognized subcommand 'life'; a similar subcommand exists: 'lifetime'"
         );
     }

@@ -114,9 +114,9 @@ mod tests {
     fn action_runs_after_a_few_requests() {
         let action = Arc::new(Counted::default());
         scope(|| {
-            for asked in 1..=2 * MAX_DEFERRED_REQUESTS {
+            for submitted in 1..=2 * MAX_DEFERRED_REQUESTS {
                 request(&action);
-                assert_eq!(action.runs(), asked / MAX_DEFERRED_REQUESTS);
+                assert_eq!(action.runs(), submitted / MAX_DEFERRED_REQUESTS);
             }
         });
         assert_eq!(action.runs(), 2, "no action is left");

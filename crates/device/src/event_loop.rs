@@ -70,15 +70,15 @@ impl<'a, const N: usize> EventLoop<'a, N> {
             return Ok(ready);
         }
         let places: Vec<usize> = (0..N).filter(|place| wanted[*place]).collect();
-        let asked =
+        let polled =
             |place: &usize| PollFd::from_borrowed_fd(self.watched[*place].fd, self.watched[*place].events);
-        let mut asked: Vec<PollFd<'_>> = places.iter().map(asked).collect();
-        match poll(&mut asked, timeout) {
+        let mut polled: Vec<PollFd<'_>> = places.iter().map(polled).collect();
+        match poll(&mut polled, timeout) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        for (place, asked) in places.into_iter().zip(asked) {
-            ready[place] = !asked.revents().is_empty();
+        for (place, polled) in places.into_iter().zip(polled) {
+            ready[place] = !polled.revents().is_empty();
         }
         Ok(ready)
     }

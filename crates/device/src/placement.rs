@@ -50,9 +50,9 @@ mod tests {
         let handles = HandleAllocator::new(2);
         let given = ["soc", "loc", "metadata"].map(|consumer| handles.allocate(consumer));
         assert_eq!(given, [PlacementHandle(1), PlacementHandle(2), PlacementHandle::DEFAULT]);
-        let told: Vec<_> = handles.consumers();
-        assert_eq!(told[1], ("loc".to_owned(), PlacementHandle(2)));
-        assert_eq!(told[2], ("metadata".to_owned(), PlacementHandle::DEFAULT));
+        let listed: Vec<_> = handles.consumers();
+        assert_eq!(listed[1], ("loc".to_owned(), PlacementHandle(2)));
+        assert_eq!(listed[2], ("metadata".to_owned(), PlacementHandle::DEFAULT));
         assert_eq!(HandleAllocator::new(0).allocate("anyone"), PlacementHandle::DEFAULT);
     }
 }

@@ -51,8 +51,8 @@ impl Future for Sleep<'_> {
         }
         let Some(waker) = &self.waker else {
             let waker = Arc::new(Mutex::new(context.waker().clone()));
-            let heard = Arc::clone(&waker);
-            self.timer.at(self.deadline_ns, Box::new(move || heard.lock().wake_by_ref()));
+            let receiver = Arc::clone(&waker);
+            self.timer.at(self.deadline_ns, Box::new(move || receiver.lock().wake_by_ref()));
             self.waker = Some(waker);
             return Poll::Pending;
         };
@@ -195,17 +195,17 @@ mod tests {
     #[test]
     fn actions_run_in_order_and_never_early() {
         let timer = SystemTimer::default();
-        let (told, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let start_ns = timer.monotonic_ns();
         for millis in [30, 10, 20] {
-            let told = told.clone();
+            let sender = sender.clone();
             timer.at(
                 start_ns + millis * 1_000_000,
-                Box::new(move || told.send((millis, SystemClock.monotonic_ns())).unwrap()),
+                Box::new(move || sender.send((millis, SystemClock.monotonic_ns())).unwrap()),
             );
         }
         for expected in [10, 20, 30] {
-            let (millis, at_ns) = heard.recv().unwrap();
+            let (millis, at_ns) = receiver.recv().unwrap();
             assert_eq!(millis, expected);
             assert!(at_ns >= start_ns + millis * 1_000_000, "action of {millis} ms was early");
         }
@@ -213,12 +213,12 @@ mod tests {
 
     /// A stopped clock that counts timer requests.
     #[derive(Default)]
-    struct Asked {
+    struct Requests {
         clock: VirtualClock,
         actions: Mutex<Vec<Action>>,
     }
 
-    impl Clock for Asked {
+    impl Clock for Requests {
         fn monotonic_ns(&self) -> u64 {
             self.clock.monotonic_ns()
         }
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    impl Timer for Asked {
+    impl Timer for Requests {
         fn at(&self, _: u64, action: Action) {
             self.actions.lock().push(action);
         }
@@ -248,7 +248,7 @@ mod tests {
             }
         }
 
-        let timer = Asked::default();
+        let timer = Requests::default();
         let mut sleeper = sleep(&timer, 1000);
         let tasks = [Arc::new(Woken::default()), Arc::new(Woken::default())];
         for task in &tasks {
@@ -268,9 +268,9 @@ mod tests {
     #[test]
     fn dropped_timer_drops_pending_actions() {
         let timer = SystemTimer::default();
-        let (told, heard) = mpsc::channel::<()>();
-        timer.at(u64::MAX, Box::new(move || drop(told)));
+        let (sender, receiver) = mpsc::channel::<()>();
+        timer.at(u64::MAX, Box::new(move || drop(sender)));
         drop(timer);
-        assert_eq!(heard.recv(), Err(mpsc::RecvError));
+        assert_eq!(receiver.recv(), Err(mpsc::RecvError));
     }
 }

@@ -42,16 +42,16 @@ pub struct Connection<R, W> {
     /// The share of the budget for the request that is being received.
     share: Option<OwnedSemaphorePermit>,
     /// Whether the client must still authenticate.
-    is_stranger: bool,
+    is_unauthenticated: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     /// Creates an accepted connection.
     pub fn new(shared: Arc<Shared>, socket: R, to_client: W) -> Self {
         let output = Output::new(to_client, shared.options.client_timeout);
-        let is_stranger = shared.options.credentials.is_some();
+        let is_unauthenticated = shared.options.credentials.is_some();
         let (input, tally) = (Input::default(), Tally::default());
-        Self { shared, socket, input, output, tally, share: None, is_stranger }
+        Self { shared, socket, input, output, tally, share: None, is_unauthenticated }
     }
 
     /// Serves the client until it disconnects, exceeds a limit, or the server stops.
@@ -80,18 +80,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
 
     /// Executes the next request. Also returns the length of a request that has not arrived entirely, 0 if one was executed.
     async fn next_request(&mut self) -> io::Result<(Then, usize)> {
-        let Self { shared, input, output, tally, is_stranger, .. } = self;
-        let max_value_bytes = if *is_stranger { MAX_TOKEN_BYTES } else { shared.max_value_bytes };
+        let Self { shared, input, output, tally, is_unauthenticated, .. } = self;
+        let max_value_bytes = if *is_unauthenticated { MAX_TOKEN_BYTES } else { shared.max_value_bytes };
         let mut executor = Executor { shared, output, tally };
         let (bytes, discard_bytes) = match input.next(max_value_bytes) {
             Next::Incomplete { bytes } => return Ok((Then::Continue, bytes)),
             Next::Request { request: Request::Quit, .. } => return Ok((Then::Close, 0)),
             Next::Request { request, value, bytes } => {
-                match shared.options.credentials.as_ref().filter(|_| *is_stranger) {
+                match shared.options.credentials.as_ref().filter(|_| *is_unauthenticated) {
                     None if is_refused(shared, &request) => refuse_command(&mut executor, &request),
                     None => execute(&mut executor, request, value).await?,
                     Some(credentials) => {
-                        *is_stranger = !authenticate(&mut executor, credentials, &request, value);
+                        *is_unauthenticated = !authenticate(&mut executor, credentials, &request, value);
                     }
                 }
                 (bytes, 0)
@@ -100,7 +100,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 executor.line(invalid.reply, invalid.noreply);
                 (bytes, invalid.discard_bytes)
             }
-            Next::TooLarge { bytes, value_bytes, .. } if *is_stranger => {
+            Next::TooLarge { bytes, value_bytes, .. } if *is_unauthenticated => {
                 executor.line("CLIENT_ERROR unauthenticated", false);
                 (bytes, value_bytes + 2)
             }

@@ -94,8 +94,8 @@ fn pack(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> std::io::Resu
 
 /// The loader and libraries of programs built here.
 fn libraries_of(programs: &[PathBuf]) -> std::io::Result<BTreeSet<PathBuf>> {
-    let told = Command::new("ldd").args(programs).stderr(Stdio::inherit()).output()?;
-    let words = String::from_utf8_lossy(&told.stdout).into_owned();
+    let listed = Command::new("ldd").args(programs).stderr(Stdio::inherit()).output()?;
+    let words = String::from_utf8_lossy(&listed.stdout).into_owned();
     // Lines with a program's name end with a colon.
     let is_library = |word: &&str| word.starts_with('/') && !word.ends_with(':');
     Ok(words.split_whitespace().filter(is_library).map(PathBuf::from).collect())

@@ -197,7 +197,7 @@ impl Replay {
         // All slots are assigned first, then the disk is read, then it is written.
         let (mut to_flash, mut to_disk) = (Vec::new(), Vec::new());
         for block in request.blocks(self.block_bytes()) {
-            let asked = self.part_of(block, request);
+            let requested_part = self.part_of(block, request);
             let slot = match self.sets.write(block, admit) {
                 Write::Hit(slot) => {
                     to_flash.push((slot, Some(self.partial.begin_write(slot, alone)), block));
@@ -216,7 +216,7 @@ impl Replay {
             if let Some(slot) = slot.filter(|_| alone) {
                 self.sets.mark_dirty(slot);
             } else {
-                to_disk.push(asked);
+                to_disk.push(requested_part);
             }
         }
         for (slot, old, block) in to_flash {

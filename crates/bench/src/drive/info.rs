@@ -141,11 +141,11 @@ fn of_namespace(path: &Path, location: &Location) -> Info {
             return info;
         }
     };
-    let mut asked = Asked(&mut info.unknown);
-    let controller = asked.told("controller", drive.controller());
-    let namespace = asked.told("namespace", drive.namespace());
+    let mut unknowns = Unknowns(&mut info.unknown);
+    let controller = unknowns.known("controller", drive.controller());
+    let namespace = unknowns.known("namespace", drive.namespace());
     let group = controller.as_ref().zip(namespace.as_ref()).and_then(|(c, n)| endurance_group(c, n));
-    let placement = placement(&mut asked, &drive, location, controller.as_ref(), group);
+    let placement = placement(&mut unknowns, &drive, location, controller.as_ref(), group);
     let wear = Wear::read(&drive, group);
     info.unknown.extend(wear.unreported.iter().map(|(what, why)| ((*what).to_owned(), why.clone())));
     info.model = controller.as_ref().map(|it| it.model.clone());
@@ -167,20 +167,20 @@ fn of_namespace(path: &Path, location: &Location) -> Info {
 }
 
 fn placement(
-    asked: &mut Asked<'_>,
+    unknowns: &mut Unknowns<'_>,
     drive: &Drive,
     location: &Location,
     controller: Option<&Controller>,
     group: Option<u16>,
 ) -> PlacementInfo {
-    let Some(readiness) = asked.told("placement", Readiness::of(drive)) else {
+    let Some(readiness) = unknowns.known("placement", Readiness::of(drive)) else {
         return PlacementInfo { state: "unknown", ..PlacementInfo::default() };
     };
-    let missing = asked.told("steps to placement", readiness::missing(drive, location)).flatten();
+    let missing = unknowns.known("steps to placement", readiness::missing(drive, location)).flatten();
     let capable_group = group.filter(|_| controller.is_some_and(|it| it.fdp));
     let configuration = capable_group.and_then(|group| {
-        let in_use = asked.told("FDP feature (1Dh)", drive.fdp_feature(group))?;
-        let all = asked.told("FDP configurations (20h)", drive.fdp_configurations(group))?;
+        let in_use = unknowns.known("FDP feature (1Dh)", drive.fdp_feature(group))?;
+        let all = unknowns.known("FDP configurations (20h)", drive.fdp_configurations(group))?;
         all.each.into_iter().nth(in_use.configuration.into())
     });
     let (state, handles) = match readiness {
@@ -194,10 +194,10 @@ fn placement(
 }
 
 /// Records the properties that could not be read, with the reason.
-struct Asked<'a>(&'a mut Vec<(String, String)>);
+struct Unknowns<'a>(&'a mut Vec<(String, String)>);
 
-impl Asked<'_> {
-    fn told<T>(&mut self, what: &str, answer: io::Result<T>) -> Option<T> {
+impl Unknowns<'_> {
+    fn known<T>(&mut self, what: &str, answer: io::Result<T>) -> Option<T> {
         answer.map_err(|error| self.0.push((what.to_owned(), error.to_string()))).ok()
     }
 }

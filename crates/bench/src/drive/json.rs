@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn unknown_counters_are_null() {
-        let told = wear(&Wear::default());
+        let unknown_wear = wear(&Wear::default());
         for name in ["host_written_bytes", "media_written_bytes", "dlwa", "life_used_percent"] {
-            assert!(told[name].is_null(), "{name}");
+            assert!(unknown_wear[name].is_null(), "{name}");
         }
         assert_eq!(number(Some(1 << 100)), "1267650600228229401496703205376");
         assert_eq!(number(Some(7)), 7);

@@ -155,8 +155,8 @@ fn lives(area: &Area<'_>, runs: &[&Measured], criteria: &Criteria, most: f64) ->
         points(run, criteria, |row| Some(row.years.figure()?.0.clamp(SHORTEST_YEARS, LONGEST_YEARS)))
     };
     let least = criteria.min_years;
-    let asked = (least > 0.0).then_some(least.clamp(SHORTEST_YEARS, LONGEST_YEARS));
-    let all = || runs.iter().flat_map(|run| of(run)).map(|it| it.1).chain(asked);
+    let requested = (least > 0.0).then_some(least.clamp(SHORTEST_YEARS, LONGEST_YEARS));
+    let all = || runs.iter().flat_map(|run| of(run)).map(|it| it.1).chain(requested);
     let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
     let is_bound = rows(runs).any(|row| row.years.figure().is_some_and(|(_, is_bound)| is_bound));
     let title = match is_bound {
@@ -164,8 +164,8 @@ fn lives(area: &Area<'_>, runs: &[&Measured], criteria: &Criteria, most: f64) ->
         false => "Life of the drive",
     };
     let mut chart = field(area, (title, most), low * 0.6..high * 1.7, &YEARS, &|years| life_words(*years))?;
-    if let Some(years) = asked {
-        limited(&mut chart, most, years, &format!("{} asked for", life_words(least)))?;
+    if let Some(years) = requested {
+        limited(&mut chart, most, years, &format!("{} requested for", life_words(least)))?;
     }
     for run in runs {
         line(&mut chart, &of(run), look(run), true)?;

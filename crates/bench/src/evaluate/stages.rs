@@ -254,8 +254,8 @@ impl Stages<'_> {
         rates.sort_unstable();
         rates.dedup();
         self.progress.next = rates.into();
-        let is_asked = self.offers.contains(&Offer::Life);
-        self.progress.for_life = by_life.filter(|_| is_asked).map(|rate| (rate, MAX_CORRECTIONS));
+        let is_requested = self.offers.contains(&Offer::Life);
+        self.progress.for_life = by_life.filter(|_| is_requested).map(|rate| (rate, MAX_CORRECTIONS));
     }
 
     fn report_progress(&self, now: &Point) {

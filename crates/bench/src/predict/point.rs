@@ -224,8 +224,8 @@ mod tests {
         );
         assert_eq!(filling.dlwa, Some(Figure { value: 3.6, low: 1.0, high: 4.2 }), "not yet relocating");
         let unknown = of(None);
-        let told = [unknown.nand_mb_per_second, unknown.life_years, unknown.kgco2e, unknown.price];
-        assert_eq!((told, unknown.dlwa), ([None; 4], Some(Figure::exact(2.0))));
+        let costs = [unknown.nand_mb_per_second, unknown.life_years, unknown.kgco2e, unknown.price];
+        assert_eq!((costs, unknown.dlwa), ([None; 4], Some(Figure::exact(2.0))));
     }
 
     /// Catches a regression: the bound of a drive without writes makes the years unknown.

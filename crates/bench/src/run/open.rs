@@ -224,8 +224,9 @@ pub fn check(
 }
 
 fn smaller_regions(plan: &FlashPlan, used_bytes: u32) -> Option<String> {
-    let (key, asked, used) = (plan.region_key, plan.region_bytes >> 10, used_bytes >> 10);
-    let words = format!("{key}: flash has room for too few regions of {asked} KiB; using {used} KiB");
+    let (key, configured_kib, used) = (plan.region_key, plan.region_bytes >> 10, used_bytes >> 10);
+    let words =
+        format!("{key}: flash has room for too few regions of {configured_kib} KiB; using {used} KiB");
     (plan.region_bytes != used_bytes).then_some(words)
 }
 

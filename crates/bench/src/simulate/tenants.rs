@@ -165,6 +165,6 @@ pub(super) fn by_requests(tallies: &[Tally], names: &[Arc<str>], shown: usize) -
     let (count, others) = all.others(shown);
     let named = all.named.into_iter().take(shown).map(|(name, rows)| (TenantGroup::Named(name), rows));
     let more = [(TenantGroup::Others(count), others), (TenantGroup::NoTenant, all.without_tenant)];
-    let asked = more.into_iter().filter(|(_, rows)| rows.requests() > 0);
-    named.chain(asked).map(|(who, PerSimulation(rows))| Tenant { who, rows }).collect()
+    let requested = more.into_iter().filter(|(_, rows)| rows.requests() > 0);
+    named.chain(requested).map(|(who, PerSimulation(rows))| Tenant { who, rows }).collect()
 }

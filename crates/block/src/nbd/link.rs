@@ -216,8 +216,8 @@ impl Link {
 
     /// Whether there is unread input from the client.
     pub fn has_input(&self) -> bool {
-        let mut asked = [PollFd::new(&self.socket, PollFlags::IN)];
-        poll(&mut asked, Some(&timespec(0))).is_ok_and(|ready| ready > 0)
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut polled, Some(&timespec(0))).is_ok_and(|ready| ready > 0)
     }
 
     /// Whether every request has completed and every reply is sent.

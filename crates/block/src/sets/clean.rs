@@ -222,13 +222,13 @@ impl Sets {
         let state = &self.states[set as usize];
         let (coming, may_have_another) =
             (state.cleaning.into(), state.cleanings < self.tuning.cleanings_per_set);
-        let is_asked = may_have_another
+        let is_requested = may_have_another
             && !self.has_slots_for(set, blocks.saturating_sub(coming))
             && self.oldest_to_clean(set, usize::MAX).is_some();
-        if is_asked {
+        if is_requested {
             self.need_cleaning(set, CleaningNeeds::SLOTS);
         }
-        is_asked
+        is_requested
     }
 
     /// Removes all requests for slots; waiting writes repeat theirs with [`request_slots`](Self::request_slots).
@@ -243,7 +243,7 @@ impl Sets {
 
     /// Whether the disk refused all dirty blocks of a set, so that none can be cleaned before a retry.
     #[must_use]
-    pub fn is_hopeless(&self, set: u32) -> bool {
+    pub fn cannot_clean(&self, set: u32) -> bool {
         let mut slots = self.queues.oldest_first(set);
         self.oldest_to_clean(set, usize::MAX).is_none()
             && slots.any(|slot| self.cleaner.refused.contains(&slot))

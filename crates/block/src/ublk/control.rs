@@ -83,8 +83,8 @@ impl Control {
     /// Size and logical block size of a device.
     pub fn size_and_sectors(&mut self, number: u32) -> Result<(u64, u32), IoError> {
         let mut bytes = Parameters::empty();
-        let asked = self.run(control::GET_PARAMETERS, number, 0, &mut bytes);
-        asked.map_err(|error| failed(number, "querying its size", error))?;
+        let queried = self.run(control::GET_PARAMETERS, number, 0, &mut bytes);
+        queried.map_err(|error| failed(number, "querying its size", error))?;
         Ok((Parameters::size_bytes_of(&bytes), Parameters::logical_block_bytes_of(&bytes)))
     }
 

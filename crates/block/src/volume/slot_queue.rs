@@ -63,8 +63,8 @@ impl SlotQueue {
     }
 
     /// Marks writes whose set cannot be cleaned.
-    pub(super) fn give_up(&mut self, is_hopeless: impl Fn(u32) -> bool) {
-        for waiting in self.waiting.iter_mut().filter(|waiting| is_hopeless(waiting.demand.set)) {
+    pub(super) fn give_up(&mut self, cannot_clean: impl Fn(u32) -> bool) {
+        for waiting in self.waiting.iter_mut().filter(|waiting| cannot_clean(waiting.demand.set)) {
             waiting.is_futile = true;
         }
     }
@@ -133,7 +133,7 @@ impl QueuedWrite {
         }
         let are_under_way = {
             let mut state = shared.state.lock();
-            if state.sets.is_hopeless(set) {
+            if state.sets.cannot_clean(set) {
                 state.slot_queue.give_up(|given_up| given_up == set);
                 return Ok(());
             }

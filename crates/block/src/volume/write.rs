@@ -334,7 +334,7 @@ impl Shared {
         target: &Target,
         data: &IoSlice,
     ) -> Result<(Written, IoSlice)> {
-        let (slot, page) = target.destination.expect("asked for targets that have one");
+        let (slot, page) = target.destination.expect("the target has a destination");
         let part = &target.part;
         let block_bytes = self.layout.block_bytes as usize;
         let written = |page_bytes: &[u8], partial| Written {

@@ -113,7 +113,7 @@ fn tcp_client_is_identified_by_its_address() {
     let address = Address::Tcp("127.0.0.1:0".parse().unwrap());
     let offered = vec![Offered { name: "disk".into(), description: String::new(), export }];
     let server = Server::start(&address, offered, Options::default()).unwrap();
-    let Address::Tcp(address) = *server.address() else { panic!("it was asked for TCP") };
+    let Address::Tcp(address) = *server.address() else { panic!("it was requested for TCP") };
     let mut client = Client::over(TcpStream::connect(address).unwrap(), "", true, &[]);
     assert_eq!(server.clients(), [Peer::Remote("127.0.0.1".parse().unwrap())]);
     admission.set_rules(uncached(&["127.0.0.0/8".into()]));

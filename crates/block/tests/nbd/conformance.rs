@@ -151,9 +151,9 @@ fn burst_of_reads_followed_by_disconnect_is_answered_completely() {
     let served = Served::new(Arc::new(export), Options::default());
     for round in 0..50 {
         let mut client = Client::connect(&served.socket(), round % 2 == 0, &[]);
-        let mut asked: Vec<u8> = (0..64).flat_map(|it| request(READ, 0, it, it * 4096, 4096)).collect();
-        asked.extend(request(DISCONNECT, 0, 64, 0, 0));
-        client.socket.write_all(&asked).unwrap();
+        let mut requested: Vec<u8> = (0..64).flat_map(|it| request(READ, 0, it, it * 4096, 4096)).collect();
+        requested.extend(request(DISCONNECT, 0, 64, 0, 0));
+        client.socket.write_all(&requested).unwrap();
         let mut blocks: Vec<u64> = (0..64)
             .map(|_| {
                 let reply = client.reply(4096);
@@ -300,7 +300,7 @@ fn replies_follow_the_order_of_completion() {
     }
     for cookie in (0..10).rev() {
         let (Operation::Read { offset, len }, reply) = keeper.kept.lock().pop().unwrap() else {
-            panic!("a read was asked for")
+            panic!("a read was requested for")
         };
         let bytes = vec![(offset / 512) as u8; len as usize];
         reply.send(Ok(Some(IoBuffer::copy_of(&bytes).into())));
@@ -317,7 +317,7 @@ fn extents_of_each_context_are_reported() {
     let reply = client.call(BLOCK_STATUS, 0, 4096, 8192, &[]);
     assert_eq!(reply.status, [(0, vec![(4096, 1), (4096, 0)]), (2, vec![(4096, 1), (4096, 0)])]);
     let reply = client.call(BLOCK_STATUS, REQ_ONE, 4096, 512, &[]);
-    assert_eq!(reply.status, [(0, vec![(512, 1)]), (2, vec![(512, 1)])], "no more than was asked about");
+    assert_eq!(reply.status, [(0, vec![(512, 1)]), (2, vec![(512, 1)])], "no more than was requested about");
 }
 
 #[test]

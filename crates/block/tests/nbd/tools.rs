@@ -74,7 +74,7 @@ fn noise(path: &Path) -> Vec<u8> {
 #[test]
 fn nbdinfo_reads_the_export() {
     let served = memory();
-    let Some(told) = run(&["nbdinfo", "--json", &served.uri()]) else { return };
+    let Some(printed) = run(&["nbdinfo", "--json", &served.uri()]) else { return };
     for words in [
         "\"export-size\": 33554432",
         "\"can_fua\": true",
@@ -83,7 +83,7 @@ fn nbdinfo_reads_the_export() {
         "\"can_zero\": true",
         "\"block_size_maximum\": 33554432",
     ] {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(printed.contains(words), "{words} in {printed}");
     }
     let map = run(&["nbdinfo", "--map", &served.uri()]).expect("nbdinfo is here");
     assert_eq!(extents(&map), [(0, SIZE_BYTES, 3)], "nothing was ever written: {map}");
@@ -187,8 +187,8 @@ fn qemu_io_on(served: &Served) {
     let mut words = vec!["qemu-io", "-f", "raw"];
     words.extend(commands.iter().flat_map(|command| ["-c", command]));
     words.push(&uri);
-    if let Some(told) = run(&words) {
-        assert!(!told.contains("failed"), "{told}");
+    if let Some(printed) = run(&words) {
+        assert!(!printed.contains("failed"), "{printed}");
     }
 }
 
@@ -222,11 +222,11 @@ h.shutdown()
     match Command::new("nbdsh").env("PATH", path).args(["-c", &script]).output() {
         Err(_) => println!("SKIPPED: nbdsh is not installed"),
         Ok(output) => {
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            if told.contains("No module named") {
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+            if printed.contains("No module named") {
                 return println!("SKIPPED: nbdsh has no bindings here");
             }
-            assert!(output.status.success(), "{told}");
+            assert!(output.status.success(), "{printed}");
         }
     }
 }
@@ -245,7 +245,7 @@ fn fio_verifies_what_it_wrote_to_memory_to_a_file_and_to_a_cache() {
             "--verify_state_save=0",
             "--fsync=32",
         ];
-        let Some(told) = run(&[&words[..], &more[..]].concat()) else { return };
-        assert!(told.contains("err= 0"), "{told}");
+        let Some(printed) = run(&[&words[..], &more[..]].concat()) else { return };
+        assert!(printed.contains("err= 0"), "{printed}");
     }
 }

@@ -79,7 +79,7 @@ fn play_on(
                     continue;
                 }
                 match take(&mut volume, &stage, &mut ledger, *step).await {
-                    Ok(told) => told.map_err(|wrong| format!("{step:?}: {wrong}"))?,
+                    Ok(outcome) => outcome.map_err(|wrong| format!("{step:?}: {wrong}"))?,
                     Err(error) if failing.has_failed() => {
                         errors += 1;
                         // A mode that keeps no dirty blocks continues without its flash.

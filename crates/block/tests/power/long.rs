@@ -97,14 +97,14 @@ pub fn live(
     let wrong = Rc::new(RefCell::new(None));
     let world = simulation.world();
     let open = Volume::open(flash.clone(), disk.clone(), Arc::new(simulation.world()));
-    let (opened, told) = (Rc::new(RefCell::new(None)), Rc::clone(&wrong));
+    let (opened, reported) = (Rc::new(RefCell::new(None)), Rc::clone(&wrong));
     let opening = Rc::clone(&opened);
     let switch = Arc::clone(&power);
     simulation.spawn(async move {
         match open.await {
             Ok((volume, _)) => *opening.borrow_mut() = Some(volume),
             Err(_) if switch.is_cut() => {}
-            Err(error) => *told.borrow_mut() = Some(format!("opening: {error}")),
+            Err(error) => *reported.borrow_mut() = Some(format!("opening: {error}")),
         }
     });
     simulation.run_until_idle();
@@ -121,7 +121,7 @@ pub fn live(
                     let step = draw_step(&shape, &mut random).moved(client * sectors);
                     match take_shared(&volume, &ledger, step).await {
                         Ok(Ok(())) => {}
-                        Ok(Err(told)) => *wrong.borrow_mut() = Some(format!("{step:?}: {told}")),
+                        Ok(Err(reported)) => *wrong.borrow_mut() = Some(format!("{step:?}: {reported}")),
                         Err(_) if power.is_cut() => return,
                         Err(error) => *wrong.borrow_mut() = Some(format!("{step:?} failed: {error}")),
                     }
@@ -131,21 +131,21 @@ pub fn live(
         let upkeep = volume;
         let upgrade_at = random.random_bool(turns.upgrades).then(|| random.random_range(0..20));
         let mut random = StdRng::seed_from_u64(seed ^ 0xd1a1);
-        let (told, switch) = (Rc::clone(&wrong), Arc::clone(&power));
+        let (reported, switch) = (Rc::clone(&wrong), Arc::clone(&power));
         simulation.spawn(async move {
             for round in 0..100 {
                 if upgrade_at == Some(round) {
                     match upkeep.upgrade().await {
                         Ok(_) => {}
                         Err(_) if switch.is_cut() => return,
-                        Err(error) => *told.borrow_mut() = Some(format!("the upgrade failed: {error}")),
+                        Err(error) => *reported.borrow_mut() = Some(format!("the upgrade failed: {error}")),
                     }
                 }
                 if turns.modes > 0.0 && random.random_bool(turns.modes) {
                     match turn_mode(&upkeep, &mut random).await {
                         Ok(()) => {}
                         Err(_) if switch.is_cut() => return,
-                        Err(error) => *told.borrow_mut() = Some(format!("another mode: {error}")),
+                        Err(error) => *reported.borrow_mut() = Some(format!("another mode: {error}")),
                     }
                 }
                 if upkeep.upkeep().await.is_err() {
@@ -158,9 +158,9 @@ pub fn live(
     simulation.run_until_idle();
     // The tasks hold references, which end with the simulated world.
     drop(simulation);
-    let told = wrong.borrow_mut().take();
+    let reported = wrong.borrow_mut().take();
     let ledger = Rc::try_unwrap(ledger).unwrap_or_else(|_| panic!("all tasks are gone")).into_inner();
-    (flash, disk, ledger, told)
+    (flash, disk, ledger, reported)
 }
 
 /// Opens the volume after a cut and compares its contents, sometimes also after cleaning.

@@ -16,8 +16,8 @@ pub fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: 
         let stage = Stage::new(media.duplicate());
         stage.power.cut_after(cut);
         let mut ledger = Ledger::new(DISK_BYTES);
-        let told = |wrong: String| panic!("seed {seed}, cut after {cut} requests: {wrong}");
-        pollster::block_on(play(&stage, &mut ledger, steps)).unwrap_or_else(told);
+        let fail = |wrong: String| panic!("seed {seed}, cut after {cut} requests: {wrong}");
+        pollster::block_on(play(&stage, &mut ledger, steps)).unwrap_or_else(fail);
         if !stage.power.is_cut() {
             return cuts;
         }

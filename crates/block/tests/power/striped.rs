@@ -128,8 +128,8 @@ fn power_cuts_on_stripes_keep_durable_data() {
                 let stage = Stage::new(&media);
                 stage.power.cut_after(cut);
                 let mut ledger = Ledger::new(DISK_BYTES);
-                let told = |wrong: String| panic!("{mode:?}, seed {seed}, cut after {cut} requests: {wrong}");
-                pollster::block_on(play(&stage, &mut ledger, &steps)).unwrap_or_else(told);
+                let fail = |wrong: String| panic!("{mode:?}, seed {seed}, cut after {cut} requests: {wrong}");
+                pollster::block_on(play(&stage, &mut ledger, &steps)).unwrap_or_else(fail);
                 if !stage.power.is_cut() {
                     break;
                 }

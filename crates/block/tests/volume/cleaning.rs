@@ -247,15 +247,15 @@ fn requested_cleaning_sends_runs_to_the_disk_in_parallel() {
     let clock = simulation.clock();
     let (by_upkeep_ns, asked_for_ns) = simulation.block_on(async move {
         let mut took_ns = [0; 2];
-        for (is_asked_for, took_ns) in [false, true].into_iter().zip(&mut took_ns) {
+        for (is_requested, took_ns) in [false, true].into_iter().zip(&mut took_ns) {
             for number in 0..64 {
                 write(&volume, number * 2).await;
             }
             volume.flush().await.unwrap();
-            let dirty_percent = if is_asked_for { 100 } else { 0 };
+            let dirty_percent = if is_requested { 100 } else { 0 };
             volume.set_tuning(Tuning { dirty_percent, ..lazy().tuning }).await.unwrap();
             let begun_ns = clock.monotonic_ns();
-            match is_asked_for {
+            match is_requested {
                 true => volume.clean().await.unwrap(),
                 false => while volume.upkeep().await.unwrap() {},
             }

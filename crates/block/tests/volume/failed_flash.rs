@@ -67,8 +67,8 @@ fn flushes_that_need_only_the_disk_succeed_after_the_flash_has_failed() {
         });
         assert!(pair.disk.counters().flushes >= flushes + 2, "{mode:?}");
         pair.disk.fail(|request| matches!(request, Request::Flush));
-        let told = pollster::block_on(pair.volume.write(7 * BLOCK, data(9), true)).unwrap_err();
-        assert_eq!(told.kind(), VolumeErrorKind::Disk, "{mode:?}");
+        let error = pollster::block_on(pair.volume.write(7 * BLOCK, data(9), true)).unwrap_err();
+        assert_eq!(error.kind(), VolumeErrorKind::Disk, "{mode:?}");
     }
 }
 
@@ -79,8 +79,8 @@ fn blocks_committed_before_flash_failed_are_cleaned() {
     pollster::block_on(pair.volume.write(5 * BLOCK, data(5), true)).unwrap();
     pollster::block_on(pair.volume.write(6 * BLOCK, data(6), false)).unwrap();
     pair.fail();
-    let told = pollster::block_on(pair.volume.clean()).unwrap_err();
-    assert_eq!(told.kind(), VolumeErrorKind::Flash);
+    let error = pollster::block_on(pair.volume.clean()).unwrap_err();
+    assert_eq!(error.kind(), VolumeErrorKind::Flash);
     let has = |byte: u8| !pair.disk.places_of(&[byte; 16]).is_empty();
     assert_eq!((has(5), has(6), pair.volume.stats().dirty_blocks), (true, false, 1));
 }
@@ -92,15 +92,15 @@ fn flushes_that_need_a_failed_flash_fail() {
     pollster::block_on(pair.volume.write(5 * BLOCK, data(5), false)).unwrap();
     pair.fail();
     for _ in 0..3 {
-        let told = pollster::block_on(pair.volume.flush()).unwrap_err();
-        assert_eq!(told.kind(), VolumeErrorKind::Flash);
+        let error = pollster::block_on(pair.volume.flush()).unwrap_err();
+        assert_eq!(error.kind(), VolumeErrorKind::Flash);
     }
     // The removal of a block cannot be recorded either.
     let pair = Pair::new(&config());
     pollster::block_on(pair.volume.write(5 * BLOCK, data(5), true)).unwrap();
     pair.fail();
-    let told = pollster::block_on(pair.volume.trim(5 * BLOCK, BLOCK)).unwrap_err();
-    assert_eq!(told.kind(), VolumeErrorKind::Flash);
+    let error = pollster::block_on(pair.volume.trim(5 * BLOCK, BLOCK)).unwrap_err();
+    assert_eq!(error.kind(), VolumeErrorKind::Flash);
 }
 
 /// An older dirty block would have to reach the disk first, and its cleaning cannot be recorded.
@@ -117,8 +117,8 @@ fn ordered_volume_with_failed_flash_accepts_writes_if_nothing_older_is_dirty() {
     pollster::block_on(async {
         pair.volume.write(5 * BLOCK, data(5), true).await.unwrap();
         pair.fail();
-        let told = pair.volume.write(7 * BLOCK, data(7), false).await.unwrap_err();
-        assert_eq!(told.kind(), VolumeErrorKind::Flash);
+        let error = pair.volume.write(7 * BLOCK, data(7), false).await.unwrap_err();
+        assert_eq!(error.kind(), VolumeErrorKind::Flash);
         let has = |byte: u8| !pair.disk.places_of(&[byte; 16]).is_empty();
         assert_eq!((has(5), has(7)), (false, false));
     });
@@ -188,8 +188,8 @@ fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> boo
     let what = format!("{modes:?}, change {first}, for good: {for_good}");
     let tuning = |mode| Tuning { mode, ..config().tuning };
     let Pair { flash, disk, volume } = Pair::new(&VolumeConfig { tuning: tuning(modes[0]), ..config() });
-    let asked = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&asked);
+    let requested = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&requested);
     // Permitted contents of a block: the last acknowledged write, or a later failed one.
     let mut may_be = [const { Vec::<u8>::new() }; 5];
     let is_one_of = |volume: &Volume, may_be: &[Vec<u8>; 5], when: &str| {
@@ -229,7 +229,7 @@ fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> boo
     flash.fail(|_| false);
     let opened = Volume::open(flash, disk, Arc::new(SystemTimer::default()));
     is_one_of(&pollster::block_on(opened).unwrap().0, &may_be, "after a crash");
-    asked.load(SeqCst) > first
+    requested.load(SeqCst) > first
 }
 
 /// Committed epochs are destaged although uncommitted blocks remain.
@@ -263,8 +263,8 @@ fn write_during_flash_failure_goes_to_the_disk() {
             assert_eq!(volume.stats().health, Health::FlashFailed);
             assert_eq!(disk.places_of(&[1; 16]).len(), 8);
             // Blocks that are only on flash, from where recovery would restore them.
-            let told = volume.write(4 * BLOCK, eight(2), false).await.unwrap_err();
-            assert_eq!(told.kind(), VolumeErrorKind::Flash);
+            let error = volume.write(4 * BLOCK, eight(2), false).await.unwrap_err();
+            assert_eq!(error.kind(), VolumeErrorKind::Flash);
             volume.flush().await.unwrap();
             let stats = volume.stats();
             assert_eq!((stats.counters.writes, stats.counters.uncached_writes), (9, 8));

@@ -108,9 +108,9 @@ fn cleaning_uses_commits_of_clients_that_flush_often() {
                     clock.sleep(writes_a_flush * 10_000_000).await;
                 }
             }
-            let told = (flash.counters().flushes - before, client.stats());
+            let counts = (flash.counters().flushes - before, client.stats());
             client.close().await.unwrap();
-            told
+            counts
         });
         assert!(stats.counters.cleanings > 3000, "{:?}", stats.counters);
         // A table takes three.

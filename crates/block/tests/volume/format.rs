@@ -115,10 +115,10 @@ proptest! {
             let units = units_of(&records);
             let (flash, disk) = with_table(format, ordered, &units);
             let opened = pollster::block_on(Volume::open(Arc::clone(&flash), disk, Arc::new(SystemTimer::default())));
-            let tells = records.iter().any(|record| record.held.is_some_and(|held| held.standing != Standing(0)));
+            let has_standing = records.iter().any(|record| record.held.is_some_and(|held| held.standing != Standing(0)));
             match opened {
                 Ok((volume, _)) => {
-                    prop_assert!(format == FORMAT_VERSION || !tells || units.is_empty());
+                    prop_assert!(format == FORMAT_VERSION || !has_standing || units.is_empty());
                     if raw {
                         pollster::block_on(volume.close()).unwrap();
                     }

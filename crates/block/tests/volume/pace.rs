@@ -27,14 +27,14 @@ fn reads_while_cleaning(misses: bool, gate_ms: u32, clean: bool) -> (Vec<u64>, u
     world.run(async move { set.set_tuning(gated).await.unwrap() });
     let latencies = Rc::new(RefCell::new(Vec::new()));
     let (clock, sleeper) = (world.simulation.clock(), world.simulation.world());
-    let (reader, told) = (volume.clone(), latencies.clone());
+    let (reader, recorded) = (volume.clone(), latencies.clone());
     world.simulation.spawn(async move {
         for read in 0..2000_u64 {
             sleeper.sleep(30_000_000 + sleeper_jitter(read)).await;
             let block = if misses { 8100 + read * 3 } else { read * 37 % 300 * 37 % 8000 };
             let begun_ns = clock.monotonic_ns();
             reader.read(block * 4096, 4096).await.unwrap();
-            told.borrow_mut().push(clock.monotonic_ns() - begun_ns);
+            recorded.borrow_mut().push(clock.monotonic_ns() - begun_ns);
         }
     });
     let mut seconds = 0;

@@ -72,7 +72,7 @@ fn hits(config: &VolumeConfig, seed: u64, requests: usize, ends: &[(usize, End)]
     let simulation = Simulation::new(seed);
     let world = Arc::new(simulation.world());
     simulation.block_on(async move {
-        let mut told = Vec::new();
+        let mut hits_of_rounds = Vec::new();
         let mut volume = pair.open(world.clone()).await;
         for (number, (is_write, offset, len)) in trace.into_iter().enumerate() {
             if let Some((_, end)) = ends.iter().find(|(at, _)| *at == number) {
@@ -95,9 +95,9 @@ fn hits(config: &VolumeConfig, seed: u64, requests: usize, ends: &[(usize, End)]
             // Runs queued for cleaning are lost in a close, so blocks near eviction are cleaned immediately.
             while volume.upkeep().await.unwrap() {}
             let after = volume.stats().counters;
-            told.push(after.read_hits + after.write_hits - before.read_hits - before.write_hits);
+            hits_of_rounds.push(after.read_hits + after.write_hits - before.read_hits - before.write_hits);
         }
-        told
+        hits_of_rounds
     })
 }
 

@@ -502,11 +502,11 @@ mod tests {
                 assert!(layout.sizes.len() <= MAX_SIZES);
             }
         }
-        let asked = DramConfig {
+        let given_count = DramConfig {
             alloc_factor: Some(1.02),
             ..DramConfig::new(1 << 30, Arc::new(|| Box::new(S3Fifo::new(0))))
         };
-        let error = Layout::of(&asked).unwrap_err().to_string();
+        let error = Layout::of(&given_count).unwrap_err().to_string();
         assert!(
             error.starts_with("alloc_factor: 1.02 makes") && error.contains("the least is 1.039"),
             "{error}"

@@ -14,11 +14,11 @@ const PLACES: usize = 1024;
 pub(super) struct HeldBack(Box<[AtomicU64]>);
 
 /// An empty slot. An item with this hash is not recorded.
-const NOBODY: u64 = 0;
+const ABSENT: u64 = 0;
 
 impl HeldBack {
     pub(super) fn new() -> Self {
-        Self((0..PLACES).map(|_| AtomicU64::new(NOBODY)).collect())
+        Self((0..PLACES).map(|_| AtomicU64::new(ABSENT)).collect())
     }
 
     /// Records that the item was admitted and waits for space.
@@ -29,9 +29,9 @@ impl HeldBack {
     /// Whether the item was admitted before. Removes the record, so a later offer passes the admission policy again.
     pub(super) fn take(&self, hash: KeyHash) -> bool {
         let place = self.place(hash);
-        hash.0 != NOBODY
+        hash.0 != ABSENT
             && place.load(Ordering::Relaxed) == hash.0
-            && place.compare_exchange(hash.0, NOBODY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && place.compare_exchange(hash.0, ABSENT, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     fn place(&self, hash: KeyHash) -> &AtomicU64 {
@@ -49,6 +49,6 @@ mod tests {
         let [one, other] = [b"one", b"two"].map(|key| KeyHash::of(key));
         held_back.remember(one);
         assert!(!held_back.take(other) && held_back.take(one) && !held_back.take(one));
-        assert!(!held_back.take(KeyHash(NOBODY)), "no place holds nobody's hash");
+        assert!(!held_back.take(KeyHash(ABSENT)), "no entry has this hash");
     }
 }

@@ -298,11 +298,11 @@ fn cleared_regions_are_trimmed_before_reuse_if_trim_is_configured() {
 
 #[test]
 fn clear_reports_items_in_dram_and_survives_a_panicking_callback() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&reported);
     let stage = Stage::new(|config| {
         config.on_remove = Some(Arc::new(move |key: &[u8], value: &[u8], why| {
-            heard.lock().push((key.to_vec(), value.to_vec(), why));
+            sink.lock().push((key.to_vec(), value.to_vec(), why));
             assert!(key != TARGET, "the target was removed");
         }));
     });
@@ -311,11 +311,11 @@ fn clear_reports_items_in_dram_and_survives_a_panicking_callback() {
     stage.put(b"a third", &version(3, 150));
     let cleared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stage.cache.clear()));
     assert_eq!(*cleared.unwrap_err().downcast::<&str>().unwrap(), "the target was removed");
-    let mut told = std::mem::take(&mut *told.lock());
-    told.sort_by(|(left, ..), (right, ..)| left.cmp(right));
+    let mut reported = std::mem::take(&mut *reported.lock());
+    reported.sort_by(|(left, ..), (right, ..)| left.cmp(right));
     let expected =
         [(&b"a third"[..], version(3, 150)), (b"another", version(2, 3000)), (TARGET, version(1, 150))];
-    assert_eq!(told, expected.map(|(key, value)| (key.to_vec(), value, Removal::Cleared)));
+    assert_eq!(reported, expected.map(|(key, value)| (key.to_vec(), value, Removal::Cleared)));
     // A clear does not prevent later promotions from flash.
     stage.evict_to_flash(150);
     stage.put(b"later", &version(4, 150));

@@ -257,8 +257,8 @@ impl Scene {
         let now_seconds = self.world.unix_seconds();
         let lifetime = ttl_seconds.map(|ttl| (began_seconds + ttl, now_seconds + ttl));
         let stored = ended == Inserted::Stored;
-        let told = if stored { Ended::Stored { lifetime } } else { Ended::Gone };
-        self.end_write(number, told);
+        let ending = if stored { Ended::Stored { lifetime } } else { Ended::Gone };
+        self.end_write(number, ending);
         let mut seen = self.seen.borrow_mut();
         seen.inserts += 1;
         seen.refused += u64::from(!stored);

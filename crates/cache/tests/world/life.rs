@@ -93,8 +93,8 @@ impl Life {
         let stored = ended == Inserted::Stored;
         self.inserts += 1;
         self.refused += u64::from(!stored);
-        let told = if stored { Ended::Stored { lifetime: None } } else { Ended::Gone };
-        self.ledger.lock().end_write(number, told);
+        let ending = if stored { Ended::Stored { lifetime: None } } else { Ended::Gone };
+        self.ledger.lock().end_write(number, ending);
         self.step();
     }
 

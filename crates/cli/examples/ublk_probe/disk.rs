@@ -76,9 +76,9 @@ fn alone() {
         server.ready
     );
     open_direct(Path::new(DISK)).write_all_at(&IoBuffer::zeroed(4096), 0).unwrap();
-    let told = server.status(["--ublk", "0"]);
-    assert_eq!((&told["serving"], &told["connections"]), (&DISK.into(), &serde_json::Value::Null));
-    assert_eq!(told["state"]["dirty_blocks"], 1);
+    let reported = server.status(["--ublk", "0"]);
+    assert_eq!((&reported["serving"], &reported["connections"]), (&DISK.into(), &serde_json::Value::Null));
+    assert_eq!(reported["state"]["dirty_blocks"], 1);
     server.stop();
     assert!(!is_there());
 }

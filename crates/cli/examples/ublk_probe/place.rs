@@ -135,8 +135,8 @@ impl Server {
 
     /// A counter of `block status`.
     pub fn counter(&self, name: &str) -> u64 {
-        let told = self.status(["--socket", SOCKET]);
-        told["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} is not a counter: {told}"))
+        let reported = self.status(["--socket", SOCKET]);
+        reported["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} is not a counter: {reported}"))
     }
 }
 
@@ -171,10 +171,10 @@ pub fn run_linked(program: &str, arguments: &[&str]) {
 }
 
 pub fn succeeded(output: &Output) {
-    assert!(output.status.success(), "{}: {}", output.status, told(output));
+    assert!(output.status.success(), "{}: {}", output.status, printed(output));
 }
 
-pub fn told(output: &Output) -> String {
+pub fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 

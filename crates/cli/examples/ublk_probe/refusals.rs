@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::Check;
-use crate::place::{DISK, Place, is_there, succeeded, told};
+use crate::place::{DISK, Place, is_there, printed, succeeded};
 
 pub const WITHOUT_DRIVER: &[Check] =
     &[("without its driver, serving by ublk reports how to load it", absent)];
@@ -29,7 +29,7 @@ fn serve_file() -> Command {
 
 fn absent() {
     let output = serve_file().output().unwrap();
-    let words = told(&output);
+    let words = printed(&output);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert!(words.contains("modprobe ublk_drv") && words.trim().lines().count() == 1, "{words}");
 }
@@ -37,7 +37,7 @@ fn absent() {
 fn unprivileged() {
     const NOBODY: u32 = 65_534;
     let output = serve_file().uid(NOBODY).gid(NOBODY).output().unwrap();
-    let words = told(&output);
+    let words = printed(&output);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert!(words.contains("ublk needs root") && words.trim().lines().count() == 1, "{words}");
 }
@@ -46,7 +46,7 @@ fn foreign() {
     let place = Place::new();
     place.serve().kill();
     let output = serve_file().output().unwrap();
-    let words = told(&output);
+    let words = printed(&output);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert!(words.contains(&format!("{DISK} already exists")), "{words}");
     let server = place.serve();
@@ -61,21 +61,21 @@ fn stale() {
     let server = place.serve();
     let refused = ublk(&["delete", "0", "--yes"]);
     assert!(
-        !refused.status.success() && told(&refused).contains("is being served by process"),
+        !refused.status.success() && printed(&refused).contains("is being served by process"),
         "{}",
-        told(&refused)
+        printed(&refused)
     );
     server.kill();
     let mut reader = Command::new("dd");
     reader.args([&format!("if={DISK}"), "of=/dev/null", "bs=4096", "count=1", "iflag=direct"]);
     let mut reader = reader.spawn().unwrap();
     crate::place::pause(1000);
-    let listed = told(&ublk(&["list"]));
+    let listed = printed(&ublk(&["list"]));
     assert!(listed.contains(DISK) && listed.contains(" waiting "), "{listed}");
     assert!(reader.try_wait().unwrap().is_none(), "the reader waits for the next server");
     succeeded(&ublk(&["delete", "0", "--yes"]));
     assert!(!reader.wait().unwrap().success() && !is_there());
-    assert_eq!(told(&ublk(&["list"])), "there are no ublk devices\n");
+    assert_eq!(printed(&ublk(&["list"])), "there are no ublk devices\n");
     let server = place.serve();
     assert!(!server.ready.contains("taken over"), "{}", server.ready);
     server.stop();
@@ -90,7 +90,11 @@ fn orphan() {
     place.serve().kill();
     let destroyed = place.command("destroy").args(["--yes", "--force"]).output().unwrap();
     succeeded(&destroyed);
-    assert!(told(&destroyed).contains(&format!("deleted {DISK}")) && !is_there(), "{}", told(&destroyed));
+    assert!(
+        printed(&destroyed).contains(&format!("deleted {DISK}")) && !is_there(),
+        "{}",
+        printed(&destroyed)
+    );
 }
 
 /// A file system mounted through both disks would be corrupted.
@@ -101,7 +105,7 @@ fn twice() {
     let second = ["--socket", "/tmp/second.sock", "--ublk", "1"];
     for (command, more) in [("serve", &second[..]), ("destroy", &["--yes"])] {
         let output = place.command(command).args(more).output().unwrap();
-        let words = told(&output);
+        let words = printed(&output);
         assert_eq!(output.status.code(), Some(2), "{command}: {words}");
         assert!(words.contains(DISK) && !Path::new("/dev/ublkb1").exists(), "{command}: {words}");
     }

@@ -409,9 +409,9 @@ fn completely_skipped_trace_is_reported_as_skipped() {
     std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,10\nb,GET,10\n").unwrap();
     let output = flashwright(&["bench", &file, "--quiet"]);
     assert_eq!(output.status.code(), Some(1));
-    let told =
+    let reported =
         "failed: None of the 2 requests read from the trace was executed: fastForwardCount skipped them";
-    assert!(err(&output).starts_with(told), "{}", err(&output));
+    assert!(err(&output).starts_with(reported), "{}", err(&output));
 }
 
 #[test]
@@ -476,9 +476,9 @@ fn study_on_a_trace_has_values_without_verdict() {
         assert_eq!(made.status.code(), Some(0), "{}", err(&made));
         let result: Value = serde_json::from_slice(&made.stdout).unwrap();
         assert_eq!(result["config"]["reading"]["trace"][0], trace.as_str());
-        let told = result["points"].as_array().unwrap();
-        assert_eq!(told.len(), points, "{told:?}");
-        for point in told {
+        let reported = result["points"].as_array().unwrap();
+        assert_eq!(reported.len(), points, "{reported:?}");
+        for point in reported {
             assert!(point["ours"].is_f64(), "{point}");
             assert!(point["paper"].is_null() && point["ok"].is_null(), "{point}");
         }

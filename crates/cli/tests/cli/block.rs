@@ -65,11 +65,11 @@ impl Place {
             "--yes",
         ];
         let made = place.run("create", &sizes, true);
-        if !made.status.success() && told(&made).contains("--buffered") {
+        if !made.status.success() && printed(&made).contains("--buffered") {
             place.flags.push("--buffered".into());
             assert!(place.run("create", &sizes, true).status.success());
         } else {
-            assert!(made.status.success(), "{}", told(&made));
+            assert!(made.status.success(), "{}", printed(&made));
         }
         place
     }
@@ -103,7 +103,7 @@ impl Place {
 
     fn status(&self) -> Value {
         let output = self.ask("status", &["--json", "-", "--quiet"]);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", printed(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-fn told(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -207,7 +207,7 @@ fn flushed_data_survives_a_kill_and_reaches_the_disk() {
     let refused = place.run("destroy", &["--yes"], true);
     assert_eq!(refused.status.code(), Some(2), "the server uses it");
     let flushed = place.ask("flush", &[]);
-    assert!(told(&flushed).starts_with("wrote back 245 dirty blocks"), "{}", told(&flushed));
+    assert!(printed(&flushed).starts_with("wrote back 245 dirty blocks"), "{}", printed(&flushed));
     server.stop();
     let disk = std::fs::read(place.path("disk")).unwrap();
     assert!(disk[1234..1234 + data.len()] == data);
@@ -218,18 +218,18 @@ fn flushed_data_survives_a_kill_and_reaches_the_disk() {
 fn recording_of_two_servers_is_replayed() {
     let place = Place::new();
     let record = ["--flash", "flash", "--disk", "disk", "--record", "requests.csv"];
-    let mut asked = 0;
+    let mut requested = 0;
     for end in [Server::kill as fn(Server), Server::stop] {
         let server = place.serve_with(&record);
         let mut client = Client::connect(&place.path("s"));
         for block in 0..10 {
             client.call(1, block * 4096, 4096, &[7; 4096]);
             client.call(0, block * 8192, 512, &[]);
-            asked += 2;
+            requested += 2;
         }
         client.call(3, 0, 0, &[]);
-        asked += 1;
-        while std::fs::read_to_string(place.path("requests.csv")).unwrap().lines().count() <= asked {
+        requested += 1;
+        while std::fs::read_to_string(place.path("requests.csv")).unwrap().lines().count() <= requested {
             std::thread::yield_now();
         }
         end(server);
@@ -239,12 +239,12 @@ fn recording_of_two_servers_is_replayed() {
         .arg(place.path("requests.csv"))
         .output()
         .unwrap();
-    assert!(replayed.status.success(), "{}", told(&replayed));
+    assert!(replayed.status.success(), "{}", printed(&replayed));
     let result: Value = serde_json::from_slice(&replayed.stdout).unwrap();
-    assert_eq!(result["trace"]["requests"], asked, "{result}");
+    assert_eq!(result["trace"]["requests"], requested, "{result}");
     let mut replayed = Command::new(FLASHWRIGHT);
     replayed.args(["block", "replay", "--preset", "v3"]);
-    let words = told(&replayed.arg(place.path("requests.csv")).output().unwrap());
+    let words = printed(&replayed.arg(place.path("requests.csv")).output().unwrap());
     let dirty = result["caches"][0]["dirty_blocks"].to_string();
     let line = words.lines().find(|line| line.starts_with("blocks dirty, at the end")).unwrap();
     assert_eq!(line.split_whitespace().last(), Some(&*dirty), "{words}");
@@ -258,7 +258,7 @@ fn recording_of_two_servers_is_replayed() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("is not a recording"), "{}", told(&refused));
+    assert!(printed(&refused).contains("is not a recording"), "{}", printed(&refused));
     assert_eq!(std::fs::read_to_string(place.path("other.csv")).unwrap(), "a,b\n1,2\n");
 }
 
@@ -267,18 +267,22 @@ fn settings_change_while_served_and_persist() {
     let place = Place::new();
     let server = place.serve();
     let set = place.ask("set", &["policy=lru", "dirty_thresh_pct=33"]);
-    assert!(set.status.success(), "{}", told(&set));
-    assert!(told(&set).contains("dirty_percent=33"), "{}", told(&set));
+    assert!(set.status.success(), "{}", printed(&set));
+    assert!(printed(&set).contains("dirty_percent=33"), "{}", printed(&set));
     let wrong = place.ask("set", &["dirty_procent=5"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert_eq!(told(&wrong), "error: dirty_procent: unknown setting; did you mean dirty_percent?\n");
+    assert_eq!(printed(&wrong), "error: dirty_procent: unknown setting; did you mean dirty_percent?\n");
     assert_eq!(place.status()["tuning"]["policy"], "lru");
     server.stop();
     let set = place.run("set", &["idle_seconds=7"], true);
-    assert!(told(&set).contains("policy=lru\n") && told(&set).contains("idle_seconds=7\n"), "{}", told(&set));
+    assert!(
+        printed(&set).contains("policy=lru\n") && printed(&set).contains("idle_seconds=7\n"),
+        "{}",
+        printed(&set)
+    );
     let nobody = place.ask("status", &[]);
     assert_eq!(nobody.status.code(), Some(2));
-    assert!(told(&nobody).contains("no server listens at"), "{}", told(&nobody));
+    assert!(printed(&nobody).contains("no server listens at"), "{}", printed(&nobody));
 }
 
 /// A stopped server, as under a debugger or a cgroup freezer: monitoring that polls every minute must not accumulate
@@ -298,8 +302,8 @@ fn request_to_a_stopped_server_times_out_with_a_message() {
     };
     let asking = [ask(&["status"]), ask(&["set", "idle_seconds=7"]), ask(&["flush"])];
     for output in asking.map(|asking| asking.wait_with_output().unwrap()) {
-        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-        assert!(told(&output).contains("has not answered for 10 s"), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+        assert!(printed(&output).contains("has not answered for 10 s"), "{}", printed(&output));
     }
     signal("-CONT");
     assert_eq!(place.status()["state"]["health"], "healthy");
@@ -317,7 +321,7 @@ fn status_has_numeric_figures_and_prometheus_has_all_known_ones() {
         .args(&place.flags)
         .arg("--prometheus")
         .output();
-    let offline = told(&offline.unwrap());
+    let offline = printed(&offline.unwrap());
     assert!(
         offline.contains("\n# TYPE flashwright_block_closed gauge\n") && !offline.contains("healthy"),
         "{offline}"
@@ -325,7 +329,7 @@ fn status_has_numeric_figures_and_prometheus_has_all_known_ones() {
     assert!(offline.contains("\nflashwright_block_dirty_blocks{"), "{offline}");
     let server = place.serve();
     let status = place.status();
-    let prometheus = told(&place.ask("status", &["--prometheus"]));
+    let prometheus = printed(&place.ask("status", &["--prometheus"]));
     server.stop();
     let (volume, tuning) = (&status["volume"], &status["tuning"]);
     assert_eq!(
@@ -345,8 +349,9 @@ fn status_has_numeric_figures_and_prometheus_has_all_known_ones() {
         for (name, _) in status[part].as_object().unwrap().iter().filter(|(_, value)| value.is_number()) {
             let is_counter = ["accepted", "turned_away", "displaced", "dropped"].contains(&name.as_str());
             let suffix = if is_counter { "_total" } else { suffix };
-            let told = prometheus.contains(&format!("\n# HELP flashwright_block_{prefix}{name}{suffix} "));
-            assert_eq!(told, !name.ends_with("_percent"), "{name}");
+            let reported =
+                prometheus.contains(&format!("\n# HELP flashwright_block_{prefix}{name}{suffix} "));
+            assert_eq!(reported, !name.ends_with("_percent"), "{name}");
         }
     }
     assert!(prometheus.contains("\n# TYPE flashwright_block_recovery_seconds gauge\n"), "{prometheus}");
@@ -365,7 +370,7 @@ fn older_format_is_upgraded_only_by_command() {
         assert!(server.ready.contains(words), "{}", server.ready);
         Client::connect(&place.path("s")).call(1, 8192, 4096, &[7; 4096]);
         assert_eq!(place.status()["volume"]["format"], 1);
-        assert!(told(&place.ask("status", &[])).ends_with("format 1; `block upgrade` upgrades it to 2\n"));
+        assert!(printed(&place.ask("status", &[])).ends_with("format 1; `block upgrade` upgrades it to 2\n"));
         let upgraded = if served {
             let upgraded = place.ask("upgrade", &[]);
             assert_eq!(place.status()["volume"]["format"], 2);
@@ -375,9 +380,9 @@ fn older_format_is_upgraded_only_by_command() {
             server.stop();
             place.run("upgrade", &[], true)
         };
-        assert!(told(&upgraded).contains("now has format 2"), "{}", told(&upgraded));
+        assert!(printed(&upgraded).contains("now has format 2"), "{}", printed(&upgraded));
         let again = place.run("upgrade", &[], true);
-        assert!(told(&again).contains("the newest"), "{}", told(&again));
+        assert!(printed(&again).contains("the newest"), "{}", printed(&again));
         let server = place.serve();
         assert!(server.ready.contains("1 block, 1 dirty, opened in "), "{}", server.ready);
         assert_eq!(Client::connect(&place.path("s")).call(0, 8192, 4096, &[]), [7; 4096]);
@@ -445,7 +450,7 @@ fn survives_two_kills(place: &Place, file: &str, serve: impl Fn(&Place) -> Serve
 
 /// The line of `status` about the bare disk.
 fn whose(place: &Place) -> String {
-    told(&place.command("status", false).arg("--disk").arg(place.path("disk")).output().unwrap())
+    printed(&place.command("status", false).arg("--disk").arg(place.path("disk")).output().unwrap())
 }
 
 #[test]

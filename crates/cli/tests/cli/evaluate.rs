@@ -234,8 +234,8 @@ fn unknown_media_writes_fail_only_a_required_lifetime() {
     assert_eq!(row["life_years_is_upper_bound"], true);
     let failure = row["failures"][0].as_str().unwrap();
     // A minute or two on a slow machine, but above 0.
-    let is_told = failure.starts_with("lasts at most ") && failure.ends_with("s, less than 5 years");
-    assert!(is_told && !failure.contains(" 0"), "{row}");
+    let is_reported = failure.starts_with("lasts at most ") && failure.ends_with("s, less than 5 years");
+    assert!(is_reported && !failure.contains(" 0"), "{row}");
 }
 
 fn used_file(directory: &Path, bytes: &[u8]) -> PathBuf {
@@ -257,9 +257,9 @@ fn existing_data_is_not_overwritten() {
         let refused = flashwright(&["evaluate", path.to_str().unwrap(), "--yes", "--budget", "10s"]);
         assert_eq!(refused.status.code(), Some(2));
         assert!(err(&refused).contains(said) && err(&refused).contains("--force"), "{}", err(&refused));
-        let unasked = flashwright(&["evaluate", path.to_str().unwrap(), "--force", "--budget", "10s"]);
-        assert_eq!(unasked.status.code(), Some(2));
-        assert!(err(&unasked).contains("--yes"), "{}", err(&unasked));
+        let unconfirmed = flashwright(&["evaluate", path.to_str().unwrap(), "--force", "--budget", "10s"]);
+        assert_eq!(unconfirmed.status.code(), Some(2));
+        assert!(err(&unconfirmed).contains("--yes"), "{}", err(&unconfirmed));
         assert!(fs::read(&path).unwrap() == before);
     }
     let path = used_file(directory.path(), b"");

@@ -35,11 +35,11 @@ const SMALL: [&str; 7] = ["ssd", "run", "pm9d3", "--units", "40", "--pages-per-b
 fn interrupted_ssd_run_reports_its_results() {
     for timed in [&[][..], &["--timed"], &["--timed", "--reads", "99.99%"]] {
         let long = ["--op", "20%", "--warm-up", "0.001", "--measure", "1000000"];
-        let asked = [&SMALL[..], &long, timed].concat();
-        let output = interrupted(&asked, b"");
+        let requested = [&SMALL[..], &long, timed].concat();
+        let output = interrupted(&requested, b"");
         assert_eq!(output.status.code(), Some(0), "{timed:?}: {}", err(&output));
         assert!(out(&output).starts_with("stopped early: "), "{}", out(&output));
-        let found = result(&interrupted(&[&asked[..], &["--json", "-"]].concat(), b""));
+        let found = result(&interrupted(&[&requested[..], &["--json", "-"]].concat(), b""));
         assert_eq!(found["was_stopped"], true);
         assert!(found["host_pages"].as_u64().unwrap() > 0, "{found}");
     }

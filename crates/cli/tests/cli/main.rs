@@ -37,11 +37,11 @@ fn receives_sighup() -> bool {
     const HANGUP: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    let heard = u64::from_str_radix(ignored.trim(), 16).unwrap() & HANGUP == 0;
-    if !heard {
+    let receives = u64::from_str_radix(ignored.trim(), 16).unwrap() & HANGUP == 0;
+    if !receives {
         println!("hang-ups are ignored here, as under nohup: SKIPPED");
     }
-    heard
+    receives
 }
 
 /// The result of a successful run.

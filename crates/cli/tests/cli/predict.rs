@@ -38,8 +38,8 @@ fn figure(point: &Value, name: &str) -> [f64; 3] {
 fn prediction_has_bounds_and_follows_the_inputs() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), 100_000, 40_000, |_| 0);
-    let asked = ["predict", &trace, "--drive", "pm9d3", "--scale", "1/16384", "--dram", "1%,8%"];
-    let result = json(&[&asked[..], &["--rate", "20000"]].concat());
+    let requested = ["predict", &trace, "--drive", "pm9d3", "--scale", "1/16384", "--dram", "1%,8%"];
+    let result = json(&[&requested[..], &["--rate", "20000"]].concat());
     let points = result["points"].as_array().unwrap();
     assert_eq!(points.len(), 8, "two sizes of DRAM, two shares of the drive, with and without placement");
     for point in points {
@@ -66,7 +66,7 @@ fn prediction_has_bounds_and_follows_the_inputs() {
         let best = &points[number.as_u64().unwrap() as usize];
         assert_eq!(best["placement"], true, "handles have no disadvantage: {best}");
     }
-    let twice = json(&[&asked[..], &["--rate", "40000"]].concat());
+    let twice = json(&[&requested[..], &["--rate", "40000"]].concat());
     for (once, twice) in points.iter().zip(twice["points"].as_array().unwrap()) {
         let [once, twice] = [once, twice].map(|it| figure(it, "life_years")[1]);
         assert!((once / twice - 2.0).abs() < 1e-9, "twice the load is half the life: {once} and {twice}");
@@ -76,8 +76,9 @@ fn prediction_has_bounds_and_follows_the_inputs() {
     // printed.
     let warning = result["warning"].as_str().unwrap();
     assert!(warning.contains("as small as those of pm9d3 at 1/8192"), "{warning}");
-    let flood =
-        json(&[&asked[..], &["--rate", "500000000", "--utilization", "100%", "--placement", "off"]].concat());
+    let flood = json(
+        &[&requested[..], &["--rate", "500000000", "--utilization", "100%", "--placement", "off"]].concat(),
+    );
     assert!(flood["points"][0]["latency_ns"].is_null() && flood["points"][0]["is_overloaded"] == true);
     assert_eq!(points[0]["is_overloaded"], false);
 }
@@ -87,22 +88,22 @@ fn prediction_has_bounds_and_follows_the_inputs() {
 #[test]
 fn engine_matches_the_prediction() {
     let directory = tempfile::tempdir().unwrap();
-    let (ran, foretold) = both(directory.path(), 600_000, |_| 0);
-    assert_eq!(foretold["points"][0]["is_filled"], true, "{foretold}");
-    assert!(foretold["warning"].is_null(), "{foretold}");
-    assert_eq!(outside(&ran, &foretold), [""; 0], "{ran} {foretold}");
+    let (ran, forecast) = both(directory.path(), 600_000, |_| 0);
+    assert_eq!(forecast["points"][0]["is_filled"], true, "{forecast}");
+    assert!(forecast["warning"].is_null(), "{forecast}");
+    assert_eq!(outside(&ran, &forecast), [""; 0], "{ran} {forecast}");
 }
 
 /// Catches a regression: expiry is ignored, so that far too many hits are predicted.
 #[test]
 fn prediction_accounts_for_expiry() {
     let directory = tempfile::tempdir().unwrap();
-    let (ran, foretold) = both(directory.path(), 200_000, |object| [0, 3, 5, 9][(object % 4) as usize]);
+    let (ran, forecast) = both(directory.path(), 200_000, |object| [0, 3, 5, 9][(object % 4) as usize]);
     // After so few writes flash is not full, and the drive relocates less than a full one, for which the interval was computed.
-    assert_eq!(foretold["points"][0]["is_filled"], false);
-    assert_eq!(figure(&foretold["points"][0], "dlwa")[0], 1.0);
-    assert_eq!(outside(&ran, &foretold), [""; 0], "{ran} {foretold}");
-    let trace = &foretold["trace"];
+    assert_eq!(forecast["points"][0]["is_filled"], false);
+    assert_eq!(figure(&forecast["points"][0], "dlwa")[0], 1.0);
+    assert_eq!(outside(&ran, &forecast), [""; 0], "{ran} {forecast}");
+    let trace = &forecast["trace"];
     assert!(trace["ttl_requests_honoured"].as_u64().unwrap() > 100_000, "{trace}");
     let ignoring = json(&[&PREDICT[..], &["--ignore-ttl", &path(directory.path())]].concat());
     assert_eq!(outside(&ran, &ignoring), ["hit_ratio", "alwa"], "{ran} {ignoring}");
@@ -141,9 +142,9 @@ fn both(directory: &Path, accesses: u32, ttl: fn(u32) -> u32) -> (Value, Value) 
 }
 
 /// Figures outside the predicted bounds.
-fn outside(ran: &Value, foretold: &Value) -> Vec<&'static str> {
+fn outside(ran: &Value, forecast: &Value) -> Vec<&'static str> {
     let is_outside = |name: &&str| {
-        let [low, _, high] = figure(&foretold["points"][0], name);
+        let [low, _, high] = figure(&forecast["points"][0], name);
         !(low..=high).contains(&ran["totals"][*name].as_f64().unwrap())
     };
     ["hit_ratio", "hit_ratio_dram", "alwa", "dlwa"].into_iter().filter(is_outside).collect()
@@ -175,24 +176,24 @@ fn leading_rows_without_timestamps_do_not_extend_the_trace() {
 fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), 50_000, 20_000, |_| 0);
-    let asked =
+    let requested =
         ["predict", &trace, "--drive", "pm9d3", "--utilization", "100%", "--dram", "4%", "--placement", "on"];
-    let unknown = json(&asked);
+    let unknown = json(&requested);
     assert!((unknown["trace_requests_per_second"].as_f64().unwrap() / 5000.0 - 1.0).abs() < 0.2, "{unknown}");
     let point = &unknown["points"][0];
     assert!(unknown["requests_per_second"].is_null(), "{unknown}");
     for name in ["nand_mb_per_second", "life_years", "kgco2e", "price", "latency_ns"] {
         assert!(point[name].is_null(), "{name}: {point}");
     }
-    let words = out(&flashwright(&asked));
+    let words = out(&flashwright(&requested));
     assert!(words.contains("the trace itself has ") && words.contains("give --rate"), "{words}");
     assert!(!words.contains("USD") && !words.contains("NAND MB/s"), "{words}");
     let scale = unknown["scale"].as_str().unwrap();
     for more in [&["--scale", scale][..], &["--rate", "150000"]] {
-        let asked = [&asked[..], more].concat();
-        let known = json(&asked);
+        let requested = [&requested[..], more].concat();
+        let known = json(&requested);
         assert!(known["points"][0]["life_years"]["value"].as_f64().unwrap() > 0.0, "{known}");
-        assert!(out(&flashwright(&asked)).contains("NAND MB/s"));
+        assert!(out(&flashwright(&requested)).contains("NAND MB/s"));
     }
 }
 
@@ -201,9 +202,9 @@ fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
 fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), 50_000, 20_000, |_| 0);
-    let asked =
+    let requested =
         ["predict", &trace, "--drive", "pm9d3", "--utilization", "100%", "--dram", "4%", "--placement", "on"];
-    let result = json(&asked);
+    let result = json(&requested);
     let point = &result["points"][0];
     let [low, value, high] = figure(point, "hit_ratio");
     assert!((high - low - 0.05).abs() < 1e-9, "the engine's measured deviation: {point}");
@@ -213,7 +214,7 @@ fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     for name in ["hit_ratio_dram", "alwa"] {
         assert!(point[name]["over_time"]["low"].is_number(), "{name}: {point}");
     }
-    let words = out(&flashwright(&asked));
+    let words = out(&flashwright(&requested));
     let [low, value, high, lowest, highest] = [low, value, high, lowest, highest].map(|it| it * 100.0);
     let expected = format!("{value:.1} ({low:.1}-{high:.1})");
     assert!(words.contains(&expected), "{expected}: {words}");
@@ -227,9 +228,10 @@ fn trace_without_small_objects_fills_flash() {
     let file = directory.path().join("large.csv");
     let rows: String = (0..40_000_u32).map(|row| format!("k{},GET,8000\n", row * 7919 % 20_011)).collect();
     std::fs::write(&file, format!("key,op,size\n{rows}")).unwrap();
-    let asked = ["predict", file.to_str().unwrap(), "--drive", "pm9d3", "--dram", "1%", "--placement", "off"];
+    let requested =
+        ["predict", file.to_str().unwrap(), "--drive", "pm9d3", "--dram", "1%", "--placement", "off"];
     for soc in ["4%", "0%", "50%"] {
-        let result = json(&[&asked[..], &["--soc", soc]].concat());
+        let result = json(&[&requested[..], &["--soc", soc]].concat());
         for point in result["points"].as_array().unwrap() {
             assert_eq!(point["is_filled"], true, "{soc}: {point}");
         }
@@ -242,9 +244,9 @@ fn trace_without_timestamps_has_no_lifetime_in_years() {
     let file = directory.path().join("keys.csv");
     let rows: String = (0..20_000).map(|row| format!("k{:04},GET,{}\n", row * 37 % 5000, 3000)).collect();
     std::fs::write(&file, format!("key,op,size\n{rows}")).unwrap();
-    let asked =
+    let requested =
         ["predict", file.to_str().unwrap(), "--drive", "pm9d3", "--plot", directory.path().to_str().unwrap()];
-    let output = flashwright(&asked);
+    let output = flashwright(&requested);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(
         out(&output).contains("it has no timestamps, so rates are unknown: give --rate"),
@@ -256,7 +258,7 @@ fn trace_without_timestamps_has_no_lifetime_in_years() {
         "{}",
         err(&output)
     );
-    let result = json(&asked[..4]);
+    let result = json(&requested[..4]);
     assert!(result["points"][0]["life_years"].is_null() && result["requests_per_second"].is_null());
     assert!(figure(&result["points"][0], "dlwa")[1] >= 1.0);
 }
@@ -318,8 +320,8 @@ fn compare(config: &str, changes: &[&str]) {
     let of_engine: Vec<&str> =
         flags.iter().copied().filter(|flag| !["--threads", "1"].contains(flag)).collect();
     let ran = json(&[&["bench", config, "--device", "sim:pm9d3"][..], &of_engine].concat());
-    let foretold = json(&[&["predict", config, "--drive", "pm9d3"][..], &flags].concat());
-    let point = &foretold["points"][0];
+    let forecast = json(&[&["predict", config, "--drive", "pm9d3"][..], &flags].concat());
+    let point = &forecast["points"][0];
     let pair = |name: &str| (ran["totals"][name].as_f64().unwrap(), point[name]["value"].as_f64().unwrap());
     println!("{config} {changes:?}: engine and prediction {:?}", ["hit_ratio", "alwa", "dlwa"].map(pair));
     let (hits, predicted) = pair("hit_ratio");
@@ -346,9 +348,10 @@ fn config_is_predicted_as_the_engine_runs_it() {
 #[test]
 fn sets_and_log_are_rows_of_one_prediction() {
     let fdp = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fdp.json");
-    let asked = ["predict", fdp, "--drive", "pm9d3", "--scale", "1/8192", "--set", "test_config.numOps=5000"];
+    let requested =
+        ["predict", fdp, "--drive", "pm9d3", "--scale", "1/8192", "--set", "test_config.numOps=5000"];
     let more = ["--small", "sets,log", "--rate", "1000", "--target", "alwa<1.5"];
-    let result = json(&[&asked[..], &more].concat());
+    let result = json(&[&requested[..], &more].concat());
     let [sets, log] = result["points"].as_array().unwrap().as_slice() else { panic!("{result}") };
     assert_eq!((&sets["small"], &log["small"]), (&Value::from("sets"), &Value::from("log")));
     assert!(figure(sets, "alwa")[1] > 1.5 && figure(log, "alwa")[1] < 1.2, "{result}");

@@ -28,7 +28,7 @@ fn textbook_trace_has_the_textbook_hits_in_all_outputs() {
     let trace = trace(directory.path(), TEXTBOOK);
     let (csv, plots) = (directory.path().join("rows.csv"), directory.path().join("plots"));
     let (csv_name, plots_name) = (csv.to_str().unwrap(), plots.to_str().unwrap());
-    let asked = [
+    let requested = [
         "simulate",
         &trace,
         "--policy",
@@ -39,12 +39,12 @@ fn textbook_trace_has_the_textbook_hits_in_all_outputs() {
         "0",
     ];
     let output =
-        flashwright(&[&asked[..], &["--json", "-", "--csv", csv_name, "--plot", plots_name]].concat());
+        flashwright(&[&requested[..], &["--json", "-", "--csv", csv_name, "--plot", plots_name]].concat());
     let result = result(&output);
     let row = |row: &Value| {
         (
             row["policy"].as_str().unwrap().to_owned(),
-            row["asked"].as_str().unwrap().to_owned(),
+            row["requested"].as_str().unwrap().to_owned(),
             row["size_bytes"].as_u64().unwrap(),
             row["hits"].as_u64().unwrap(),
         )
@@ -63,7 +63,8 @@ fn textbook_trace_has_the_textbook_hits_in_all_outputs() {
         ("clairvoyant", "opt", 30, 5),
         ("clairvoyant", "opt", 40, 6),
     ];
-    let found = rows.iter().map(|(name, asked, size, hits)| (name.as_str(), asked.as_str(), *size, *hits));
+    let found =
+        rows.iter().map(|(name, requested, size, hits)| (name.as_str(), requested.as_str(), *size, *hits));
     assert!(found.eq(expected), "{rows:?}");
     assert!(err(&output).contains("clairvoyant (opt)"), "{}", err(&output));
     let first = &result["rows"][0];
@@ -146,8 +147,8 @@ fn flag_aliases_of_other_commands_are_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     let rows = |flag| {
-        let asked = ["simulate", &trace, "--policy", "lru", "--size", "30", flag, "0", "--json", "-"];
-        result(&flashwright(&asked))["rows"].clone()
+        let requested = ["simulate", &trace, "--policy", "lru", "--size", "30", flag, "0", "--json", "-"];
+        result(&flashwright(&requested))["rows"].clone()
     };
     assert_eq!(rows("--warm-up"), rows("--warmup"));
     assert_eq!(rows("--warm-up").as_array().unwrap().len(), 1);
@@ -206,21 +207,21 @@ fn malformed_rows_are_skipped_and_counted_or_stop() {
         .replace("8,b,GET,10", "2,b,GET,10")
         .replace("9,c,GET,10", "9,c,GET,0");
     let trace = trace(directory.path(), &bad);
-    let asked = ["simulate", &trace, "--policy", "lru", "--size", "30", "--warmup", "0", "--json", "-"];
-    let output = flashwright(&asked);
+    let requested = ["simulate", &trace, "--policy", "lru", "--size", "30", "--warmup", "0", "--json", "-"];
+    let output = flashwright(&requested);
     let result = result(&output);
     let counted = |name: &str| result["trace"][name].as_u64().unwrap();
     assert_eq!((counted("bad_rows"), counted("zero_sizes"), counted("backward_times")), (1, 1, 1));
     assert_eq!(counted("requests"), 10);
     assert!(err(&output).contains("trace.csv") && err(&output).contains("SOT"), "{}", err(&output));
-    let stopped = flashwright(&[&asked[..], &["--on-bad-row", "stop"]].concat());
+    let stopped = flashwright(&[&requested[..], &["--on-bad-row", "stop"]].concat());
     assert_eq!(stopped.status.code(), Some(2));
     assert!(err(&stopped).contains("SOT"), "{}", err(&stopped));
     let empty = directory.path().join("empty.csv");
     std::fs::write(&empty, "ts,key,op,size\n").unwrap();
     let output = flashwright(&["simulate", empty.to_str().unwrap(), "--format", "plain"]);
-    let told = format!("error: {}: the trace has no requests\n", empty.display());
-    assert_eq!((output.status.code(), err(&output)), (Some(2), told));
+    let reported = format!("error: {}: the trace has no requests\n", empty.display());
+    assert_eq!((output.status.code(), err(&output)), (Some(2), reported));
 }
 
 /// Catches a regression: the message names "the trace" instead of the file.
@@ -241,13 +242,13 @@ fn commands_name_the_trace_without_requests() {
         (&["trace", "info", &objects], 2, &objects, "the trace has no requests"),
     ] {
         let output = flashwright(arguments);
-        let told = err(&output);
-        assert_eq!(output.status.code(), Some(code), "{told}");
-        assert!(told.contains(&format!("{file}: {words}")), "{told}");
+        let reported = err(&output);
+        assert_eq!(output.status.code(), Some(code), "{reported}");
+        assert!(reported.contains(&format!("{file}: {words}")), "{reported}");
     }
     let zero = made("zero.csv", "key,op,size\n7,GET,0\n");
-    let told = err(&flashwright(&["trace", "info", &zero]));
-    assert!(told.contains("1 are for 0-byte objects (--zero-size keep counts them)"), "{told}");
+    let reported = err(&flashwright(&["trace", "info", &zero]));
+    assert!(reported.contains("1 are for 0-byte objects (--zero-size keep counts them)"), "{reported}");
 }
 
 #[test]
@@ -307,11 +308,11 @@ fn flag_without_effect_is_reported() {
     ] {
         let output = flashwright(&["simulate", &trace, "--policy", policies, "--size", "8KiB", flag, value]);
         assert_eq!(output.status.code(), Some(0), "{flag} {policies}");
-        let told = format!(
+        let reported = format!(
             "warning: {flag}: has no effect on {}; it is for {used_by}\n",
             policies.replace(',', ", ")
         );
-        assert!(err(&output).contains(&told), "{}", err(&output));
+        assert!(err(&output).contains(&reported), "{}", err(&output));
         let using = match used_by {
             "policies other than flash caches" | "lru, lru2q and tinylfu" => "lru",
             "flash caches other than set-associative and kangaroo" => "log",
@@ -361,14 +362,14 @@ fn csv_has_the_intervals_of_a_sample() {
     let rows = (0..20_000_u64).map(|time| format!("{time},{},GET,10\n", time * time % 4001));
     let trace = trace_named(directory.path(), "squares.csv", &rows.collect::<String>());
     let csv = directory.path().join("rows.csv");
-    let asked = ["simulate", &trace, "--size", "20%", "-p", "lru", "--csv", csv.to_str().unwrap()];
-    let sampled = [&asked[..], &["--sample", "20%", "--json", "-"]].concat();
+    let requested = ["simulate", &trace, "--size", "20%", "-p", "lru", "--csv", csv.to_str().unwrap()];
+    let sampled = [&requested[..], &["--sample", "20%", "--json", "-"]].concat();
     let interval = result(&flashwright(&sampled))["rows"][0]["interval"].clone();
     let both = |key: &str| [0, 1].map(|end| format!("{:.6}", interval[key][end].as_f64().unwrap())).join(",");
     let found = std::fs::read_to_string(&csv).unwrap();
     let expected = format!(",{},{}\n", both("object_hit_ratio"), both("byte_hit_ratio"));
     assert!(found.ends_with(&expected), "{found} {expected}");
-    assert!(flashwright(&asked).status.success());
+    assert!(flashwright(&requested).status.success());
     assert!(std::fs::read_to_string(&csv).unwrap().starts_with(
         "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio,write_amplification\n"
     ));
@@ -391,8 +392,9 @@ fn hits_by_tenant_are_in_all_outputs() {
         "0,a,GET,10,web\n1,b,GET,10,\"a d,s\n2,a,GET,10,web\n3,b,GET,10,web\n4,b,GET,10,\n5,c,GET,30,x\n";
     let trace = trace(directory.path(), &format!("ts,key,op,size,tenant\n{}", rows.replace("d,s", "ds")));
     let csv = directory.path().join("rows.csv");
-    let asked = ["simulate", &trace, "--policy", "lru", "--size", "100", "--warmup", "0"];
-    let by_tenant = [&asked[..], &["--by-tenant=2", "--csv", csv.to_str().unwrap(), "--json", "-"]].concat();
+    let requested = ["simulate", &trace, "--policy", "lru", "--size", "100", "--warmup", "0"];
+    let by_tenant =
+        [&requested[..], &["--by-tenant=2", "--csv", csv.to_str().unwrap(), "--json", "-"]].concat();
     let result = result(&flashwright(&by_tenant));
     let tenants = &result["tenants"];
     assert_eq!(
@@ -413,14 +415,14 @@ fn hits_by_tenant_are_in_all_outputs() {
     assert_eq!(lines[1], "lru,100,6,3,0.500000,0.375000,,");
     assert_eq!(lines[2], "lru,100,3,2,0.666667,0.666667,,web");
     assert_eq!((lines[3], lines.len()), ("lru,100,1,0,0.000000,0.000000,,\"\"\"a ds\"", 6));
-    let text = super::out(&flashwright(&[&asked[..], &["--by-tenant"]].concat()));
+    let text = super::out(&flashwright(&[&requested[..], &["--by-tenant"]].concat()));
     assert!(
         text.contains("lru by tenant: object hit ratio, byte hit ratio") && text.contains("  web "),
         "{text}"
     );
-    let sampled = flashwright(&[&asked[..], &["--by-tenant", "--sample", "10%"]].concat());
+    let sampled = flashwright(&[&requested[..], &["--by-tenant", "--sample", "10%"]].concat());
     assert!(err(&sampled).contains("--by-tenant cannot be combined with --sample"), "{}", err(&sampled));
-    let alone = flashwright(&[&asked[..], &["--tenant-columns", "tenant"]].concat());
+    let alone = flashwright(&[&requested[..], &["--tenant-columns", "tenant"]].concat());
     assert!(err(&alone).contains("--tenant-columns: needs --by-tenant"), "{}", err(&alone));
 }
 

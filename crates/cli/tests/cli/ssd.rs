@@ -148,7 +148,7 @@ fn impossible_input_is_refused_in_one_line() {
 
 #[test]
 fn inputs_outside_a_closed_form_are_refused_by_flag() {
-    for (words, told) in [
+    for (words, reported) in [
         ("dlwa --soc 200% --op 17%", "--soc: must be above 0% and at most 100%"),
         ("dlwa --soc 0% --op 17%", "--soc: must be above 0% and at most 100%"),
         ("dlwa --soc 4% --op 7% --pages-per-block 0", "--pages-per-block"),
@@ -173,7 +173,7 @@ fn inputs_outside_a_closed_form_are_refused_by_flag() {
         let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
         let output = flashwright(&words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(err(&output).contains(told), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(reported), "{words:?}: {}", err(&output));
     }
 }
 
@@ -195,11 +195,11 @@ fn endless_run_is_refused_by_flag() {
 
 #[track_caller]
 fn run_refused(cases: &[(&str, &str)]) {
-    for (words, told) in cases {
+    for (words, reported) in cases {
         let words: Vec<&str> = ["ssd", "run", "test"].into_iter().chain(words.split(' ')).collect();
         let output = flashwright(&words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(err(&output).contains(told), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(reported), "{words:?}: {}", err(&output));
     }
 }
 

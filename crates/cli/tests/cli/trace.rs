@@ -232,12 +232,12 @@ fn problems_are_reported_with_file_row_and_handling() {
     let output = flashwright(&["trace", "info", &bad]);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
-    for told in [
+    for message in [
         "note: 1 malformed row was skipped",
         "bad.csv: row 3: `GIT` is not a known operation; skipped",
         "bad.csv: row 4: the size is 0; skipped",
     ] {
-        assert!(text.contains(told), "{told} is not in\n{text}");
+        assert!(text.contains(message), "{message} is not in\n{text}");
     }
     let info = json(&["trace", "info", &bad]);
     assert_eq!((&info["requests"], &info["reading"]["bad_rows"]), (&2.into(), &1.into()));
@@ -273,7 +273,7 @@ fn failed_conversion_leaves_no_file() {
 
 #[test]
 fn usage_errors_name_the_valid_values() {
-    for (call, told) in [
+    for (call, message) in [
         (&["trace", "info", "x", "--format", "acr"][..], "the formats are auto, plain, kvcache"),
         (
             &["trace", "convert", "x", "y", "--to", "arc"],
@@ -347,7 +347,7 @@ fn usage_errors_name_the_valid_values() {
     ] {
         let output = flashwright(call);
         assert_eq!(output.status.code(), Some(2), "{call:?}");
-        assert!(err(&output).contains(told), "{call:?}: {}", err(&output));
+        assert!(err(&output).contains(message), "{call:?}: {}", err(&output));
     }
     let formats = json(&["trace", "formats"]);
     let formats = formats["formats"].as_array().unwrap();
@@ -362,8 +362,9 @@ fn unrecognised_file_reports_detectable_and_other_formats() {
     std::fs::write(&file, "root:x:0:0:root\n".repeat(40)).unwrap();
     let output = flashwright(&["trace", "info", &file]);
     assert_eq!(output.status.code(), Some(2));
-    let told = err(&output);
-    let (apart, named) = told.split_once("); the others must be named (").unwrap_or_else(|| panic!("{told}"));
+    let message = err(&output);
+    let (apart, named) =
+        message.split_once("); the others must be named (").unwrap_or_else(|| panic!("{message}"));
     assert!(
         apart.ends_with(
             "csv, binary, cachebench-binary, lcs, disksim, mqsim, fiu, squid, common-log, ibm-cos"
@@ -400,13 +401,13 @@ fn new_trace_replaces_only_regular_files() {
         assert_eq!(std::fs::read_to_string(&old).unwrap(), text);
     }
     let directory = folder.path().to_str().unwrap();
-    for (output, told) in [(directory, "it is a directory"), ("/dev/null", "it is not a regular file")] {
+    for (output, message) in [(directory, "it is a directory"), ("/dev/null", "it is not a regular file")] {
         for command in
             [&["convert", &old, output][..], &["generate", "zipf", "--requests", "9", "-o", output]]
         {
             let output = flashwright(&[&["trace"], command].concat());
             assert_eq!(output.status.code(), Some(2), "{command:?}");
-            assert!(err(&output).contains(told), "{}", err(&output));
+            assert!(err(&output).contains(message), "{}", err(&output));
         }
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "no temporary file is left");
@@ -438,7 +439,7 @@ fn tenants_are_counted_selected_and_kept_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let [trace, kept, lost] = ["t.csv", "kept.csv", "lost.csv"].map(|name| at(folder.path(), name));
     std::fs::write(&trace, TENANTS).unwrap();
-    let told = |arguments: &[&str]| {
+    let message = |arguments: &[&str]| {
         let tenants = json(&[&["trace", "info"], arguments].concat())["tenants"].clone();
         let row = |row: &Value| {
             let number = |key: &str| row[key].as_u64().unwrap();
@@ -453,15 +454,15 @@ fn tenants_are_counted_selected_and_kept_on_request() {
         (rows, tenants["without_tenant"]["requests"].clone())
     };
     let expected = vec![("ads".to_owned(), 3, 1, 20), ("web/7".to_owned(), 2, 1, 10)];
-    assert_eq!(told(&[&trace]), (expected.clone(), 1.into()));
-    let by_part = told(&[&trace, "--tenant-columns", "sub_usecase,cache_hits"]);
+    assert_eq!(message(&[&trace]), (expected.clone(), 1.into()));
+    let by_part = message(&[&trace, "--tenant-columns", "sub_usecase,cache_hits"]);
     assert_eq!(by_part.0[0], ("/0".to_owned(), 4, 2, 50));
     let converted = json(&["trace", "convert", &trace, &kept, "--tenant"]);
     assert_eq!(converted["written"]["tenants_left_out"], 0);
-    assert_eq!(told(&[&kept]), (expected, 1.into()));
+    assert_eq!(message(&[&kept]), (expected, 1.into()));
     let output = flashwright(&["trace", "convert", &trace, &lost]);
     assert!(super::out(&output).contains("note: 5 accesses lost their tenant"), "{}", super::out(&output));
-    assert_eq!(told(&[&lost]).0, []);
+    assert_eq!(message(&[&lost]).0, []);
     let output = flashwright(&["trace", "info", &trace, "--tenant-columns", "usecases"]);
     assert!(err(&output).contains("no column `usecases`"), "{}", err(&output));
     let text = super::out(&flashwright(&["trace", "info", &trace]));

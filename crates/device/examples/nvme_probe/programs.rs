@@ -53,29 +53,29 @@ fn result(arguments: &[&str]) -> (Value, i32) {
 
 fn info(drives: &Drives) -> Verdict {
     for path in [drives.generic(PLACING), &drives.block(PLACING)] {
-        let (told, code) = result(&["ssd", "info", path.to_str().unwrap()]);
-        let placement = &told["nvme"]["placement"];
+        let (result_json, code) = result(&["ssd", "info", path.to_str().unwrap()]);
+        let placement = &result_json["nvme"]["placement"];
         assert_eq!((code, &placement["state"]), (0, &"ready".into()));
         assert_eq!(placement["handles"].as_array().unwrap().len(), 4);
         assert_eq!(placement["configuration"]["reclaim_unit_bytes"], 4 << 20);
-        assert_eq!(told["nvme"]["serial"], PLACING);
-        assert!(told["in_use"].is_null());
+        assert_eq!(result_json["nvme"]["serial"], PLACING);
+        assert!(result_json["in_use"].is_null());
     }
-    let (told, code) = result(&["ssd", "info", drives.generic(PLAIN).to_str().unwrap()]);
-    let placement = &told["nvme"]["placement"];
+    let (result_json, code) = result(&["ssd", "info", drives.generic(PLAIN).to_str().unwrap()]);
+    let placement = &result_json["nvme"]["placement"];
     assert_eq!((code, &placement["state"]), (0, &"not capable".into()));
-    assert!(placement["missing"].is_string() && told["nvme"]["wear"]["media_written_bytes"].is_null());
-    let (told, _) = result(&["ssd", "info", drives.generic(SINGLE).to_str().unwrap()]);
-    assert_eq!(told["nvme"]["placement"]["state"], "single handle");
+    assert!(placement["missing"].is_string() && result_json["nvme"]["wear"]["media_written_bytes"].is_null());
+    let (result_json, _) = result(&["ssd", "info", drives.generic(SINGLE).to_str().unwrap()]);
+    assert_eq!(result_json["nvme"]["placement"]["state"], "single handle");
     Verdict::Held
 }
 
 fn wear(drives: &Drives) -> Verdict {
     let expected = drives.drive(PLACING).fdp_statistics(1).unwrap();
     let device = drives.generic(PLACING).to_str().unwrap();
-    let (told, code) =
+    let (result_json, code) =
         result(&["ssd", "wear", device, "--every", "50ms", "--count", "3", "--csv", "/tmp/wear.csv"]);
-    let samples = told["samples"].as_array().unwrap();
+    let samples = result_json["samples"].as_array().unwrap();
     assert_eq!((code, samples.len()), (0, 3));
     for sample in samples {
         assert_eq!(u128::from(sample["host_written_bytes"].as_u64().unwrap()), expected.host_written_bytes);
@@ -99,8 +99,8 @@ fn mounted(drives: &Drives) -> Verdict {
             assert!(words.contains("mounted on /tmp/mounted"), "{words}");
         }
     }
-    let (told, _) = result(&["ssd", "info", block.to_str().unwrap()]);
-    assert_eq!(told["in_use"], "mounted on /tmp/mounted");
+    let (result_json, _) = result(&["ssd", "info", block.to_str().unwrap()]);
+    assert_eq!(result_json["in_use"], "mounted on /tmp/mounted");
     run("umount", &["/tmp/mounted"]);
     Verdict::Held
 }
@@ -112,8 +112,8 @@ fn run(program: &str, arguments: &[&str]) {
 
 fn trim(drives: &Drives) -> Verdict {
     for path in [drives.generic(SINGLE), &drives.block(SINGLE)] {
-        let (told, code) = result(&["ssd", "trim", path.to_str().unwrap(), "--yes"]);
-        assert_eq!((code, told["trimmed_bytes"].as_u64()), (0, Some(64 << 20)));
+        let (result_json, code) = result(&["ssd", "trim", path.to_str().unwrap(), "--yes"]);
+        assert_eq!((code, result_json["trimmed_bytes"].as_u64()), (0, Some(64 << 20)));
     }
     Verdict::Held
 }
@@ -123,9 +123,9 @@ fn precondition(drives: &Drives) -> Verdict {
     let drive = drives.drive(SINGLE);
     let before = drive.fdp_statistics(1).unwrap().host_written_bytes;
     let path = drives.generic(SINGLE).to_str().unwrap();
-    let (told, code) = result(&["ssd", "precondition", path, "--yes", "--max-passes", "1.5"]);
-    assert_eq!(code, i32::from(!told["steady"].as_bool().unwrap()));
-    let rounds = told["rounds"].as_array().unwrap();
+    let (result_json, code) = result(&["ssd", "precondition", path, "--yes", "--max-passes", "1.5"]);
+    assert_eq!(code, i32::from(!result_json["steady"].as_bool().unwrap()));
+    let rounds = result_json["rounds"].as_array().unwrap();
     assert!(rounds.iter().all(|round| round["dlwa"].as_f64().is_some_and(|dlwa| dlwa >= 1.0)), "{rounds:?}");
     let written: u64 = rounds.iter().map(|round| round["written_bytes"].as_u64().unwrap()).sum();
     let after = drive.fdp_statistics(1).unwrap().host_written_bytes;
@@ -142,9 +142,9 @@ fn bench(drives: &Drives, serials: &[&str], paths: &str) -> Verdict {
     let (host_bytes_before, left_before) = (host_bytes(), left());
     let paths = if paths.starts_with('[') { paths.to_owned() } else { format!("[{paths:?}]") };
     let paths = format!("cache_config.nvmCachePaths={paths}");
-    let (told, code) = result(&["bench", CONFIG, "--quiet", "--set", &paths]);
-    assert_eq!(code, 0, "{}", told["verdict"]);
-    let totals = &told["totals"];
+    let (result_json, code) = result(&["bench", CONFIG, "--quiet", "--set", &paths]);
+    assert_eq!(code, 0, "{}", result_json["verdict"]);
+    let totals = &result_json["totals"];
     let (host, media) = (number(totals, "flash_bytes_host"), number(totals, "flash_bytes_media"));
     // Writes in flight when the figures were taken reach the drive later and are not counted.
     let written = host_bytes() - host_bytes_before;
@@ -198,15 +198,15 @@ fn shared(drives: &Drives) -> Verdict {
         std::fs::write(config, Value::from(vec![placing.clone(), plain]).to_string()).unwrap();
         let written = || drives.drive(PLACING).fdp_statistics(1).unwrap().media_written_bytes;
         let before = written();
-        let (told, code) = result(&["bench", config, "--quiet"]);
+        let (result_json, code) = result(&["bench", config, "--quiet"]);
         let by_drive = written() - before;
-        assert_eq!(code, 0, "{}", told["verdict"]);
-        let instances = told["instances"].as_array().unwrap();
+        assert_eq!(code, 0, "{}", result_json["verdict"]);
+        let instances = result_json["instances"].as_array().unwrap();
         let handles: Vec<usize> =
             instances.iter().map(|it| it["placement"].as_array().unwrap().len()).collect();
         assert_eq!(handles, [2, 0]);
         assert!(instances.iter().all(|it| it["flash_bytes_media"].is_null()), "{instances:?}");
-        let totals = &told["totals"];
+        let totals = &result_json["totals"];
         let (host, media) = (number(totals, "flash_bytes_host"), number(totals, "flash_bytes_media"));
         assert!(media >= host && u128::from(media) <= by_drive, "{host} {media} {by_drive}");
     }
@@ -218,8 +218,8 @@ fn unplaced(drives: &Drives) -> Verdict {
     let before = blocks_left(&drives.drive(PLACING));
     let device = drives.generic(PLACING).to_str().unwrap();
     let off = "cache_config.deviceEnableFDP=false";
-    let (told, code) = result(&["bench", CONFIG, "--quiet", "--device", device, "--set", off]);
-    assert_eq!((code, &told["totals"]["placement"]), (0, &Value::Array(Vec::new())));
+    let (result_json, code) = result(&["bench", CONFIG, "--quiet", "--device", device, "--set", off]);
+    assert_eq!((code, &result_json["totals"]["placement"]), (0, &Value::Array(Vec::new())));
     assert_eq!(blocks_left(&drives.drive(PLACING))[1..], before[1..]);
     assert_eq!(drives.placed(PLACING).geometry().placement_handles, 3);
     Verdict::Held

@@ -99,9 +99,9 @@ fn one_thread(device: &dyn Device, thread: u64) {
 pub(super) fn completions_run_once_even_if_the_device_is_dropped(subject: Subject) {
     let Subject { device, drive } = subject;
     let block = u64::from(device.geometry().block_bytes);
-    let told: Arc<[AtomicU32]> = (0..512).map(|_| AtomicU32::new(0)).collect();
-    for index in 0..told.len() {
-        let seen = Arc::clone(&told);
+    let completion_counts: Arc<[AtomicU32]> = (0..512).map(|_| AtomicU32::new(0)).collect();
+    for index in 0..completion_counts.len() {
+        let seen = Arc::clone(&completion_counts);
         let completion = Completion::new(move |_| {
             seen[index].fetch_add(1, SeqCst);
         });
@@ -117,7 +117,7 @@ pub(super) fn completions_run_once_even_if_the_device_is_dropped(subject: Subjec
     if let Some(drive) = drive {
         drive();
     }
-    for (index, times) in told.iter().enumerate() {
+    for (index, times) in completion_counts.iter().enumerate() {
         assert_eq!(times.load(SeqCst), 1, "completions of request {index}");
     }
 }

@@ -268,7 +268,7 @@ fn completion_can_be_the_last_owner() {
         // The thread that runs the completion closes the file some time later.
         let path = scratch.path().join(format!("flash of {engine:?}"));
         let device = Arc::new(FileDevice::open(&path, &OpenOptions { engine, ..sized() }).unwrap());
-        let (told, heard) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let owner = Arc::clone(&device);
         let last = Completion::new(move |outcome| {
             // Keeps the device until the caller has dropped it.
@@ -276,11 +276,11 @@ fn completion_can_be_the_last_owner() {
                 std::thread::yield_now();
             }
             drop(owner);
-            told.send(outcome.is_ok()).unwrap();
+            sender.send(outcome.is_ok()).unwrap();
         });
         device.submit(Request::Flush, last);
         drop(device);
-        assert!(heard.recv().unwrap());
+        assert!(receiver.recv().unwrap());
     }
 }
 
@@ -290,23 +290,24 @@ fn request_submitted_during_completions_completes() {
     let device = Arc::new(FileDevice::open(scratch.path().join("flash"), &sized()).unwrap());
     let read = || Request::read(0, 4096);
     for _ in 0..200 {
-        let (telling, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (go_on, wait) = std::sync::mpsc::channel::<()>();
-        let (device_there, told_there) = (Arc::clone(&device), telling.clone());
+        let (device_there, sender_of_thread) = (Arc::clone(&device), sender.clone());
         // The first read's completion starts the second read, and blocks until a third is submitted.
         let first = Completion::new(move |_| {
-            told_there.send("first").unwrap();
-            let second =
-                Completion::new(move |outcome| told_there.send(outcome.map_or("", |_| "second")).unwrap());
+            sender_of_thread.send("first").unwrap();
+            let second = Completion::new(move |outcome| {
+                sender_of_thread.send(outcome.map_or("", |_| "second")).unwrap();
+            });
             device_there.submit(read(), second);
             let _ = wait.recv();
         });
         device.submit(read(), first);
-        assert_eq!(told.recv(), Ok("first"));
-        let third = Completion::new(move |outcome| telling.send(outcome.map_or("", |_| "third")).unwrap());
+        assert_eq!(receiver.recv(), Ok("first"));
+        let third = Completion::new(move |outcome| sender.send(outcome.map_or("", |_| "third")).unwrap());
         device.submit(read(), third);
         drop(go_on);
-        let mut ended = [told.recv().unwrap(), told.recv().unwrap()];
+        let mut ended = [receiver.recv().unwrap(), receiver.recv().unwrap()];
         ended.sort_unstable();
         assert_eq!(ended, ["second", "third"]);
     }

@@ -114,8 +114,8 @@ impl State {
     }
 
     fn log(&self, command: &Command, page: &mut [u8]) -> io::Result<()> {
-        let asked = (command.words[0] >> 16 | command.words[1] << 16) as usize;
-        assert_eq!(page.len(), 4 * ((asked & 0xFFFF) + 1), "the buffer has the requested length");
+        let dwords = (command.words[0] >> 16 | command.words[1] << 16) as usize;
+        assert_eq!(page.len(), 4 * ((dwords & 0xFFFF) + 1), "the buffer has the requested length");
         match command.words[0] & 0xFF {
             0x02 => page[48] = 9,
             0x09 => page[5] = 1,

@@ -331,8 +331,8 @@ fn placement_ids<T: Transport>(
     }
 }
 
-fn capacity(path: &Path, asked: Option<u64>, present: u64, block: u64) -> Result<u64, IoError> {
-    match asked {
+fn capacity(path: &Path, requested_capacity: Option<u64>, present: u64, block: u64) -> Result<u64, IoError> {
+    match requested_capacity {
         None if present == 0 => Err(open_error(path, "has a capacity of 0 bytes")),
         None => Ok(present),
         Some(size) if size == 0 || !size.is_multiple_of(block) => Err(open_error(

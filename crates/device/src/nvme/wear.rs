@@ -101,10 +101,10 @@ impl Wear {
     #[must_use]
     pub fn read<T: Transport>(drive: &Drive<T>, group: Option<u16>) -> Self {
         let mut wear = Self::default();
-        let smart = wear.told("SMART (02h)", drive.smart());
-        let placement = group.and_then(|it| wear.told("FDP statistics (22h)", drive.fdp_statistics(it)));
-        let ocp = wear.told("OCP SMART (C0h)", drive.ocp_smart()).flatten();
-        let endurance = group.and_then(|it| wear.told("endurance group (09h)", drive.endurance_group(it)));
+        let smart = wear.known("SMART (02h)", drive.smart());
+        let placement = group.and_then(|it| wear.known("FDP statistics (22h)", drive.fdp_statistics(it)));
+        let ocp = wear.known("OCP SMART (C0h)", drive.ocp_smart()).flatten();
+        let endurance = group.and_then(|it| wear.known("endurance group (09h)", drive.endurance_group(it)));
         let smart_host_bytes = smart.and_then(|it| it.host_written_bytes);
         let by_placement = placement.map(|it| Written {
             source: Source::Placement,
@@ -134,7 +134,7 @@ impl Wear {
         wear
     }
 
-    fn told<V>(&mut self, what: &'static str, answer: io::Result<V>) -> Option<V> {
+    fn known<V>(&mut self, what: &'static str, answer: io::Result<V>) -> Option<V> {
         answer.map_err(|error| self.unreported.push((what, error.to_string()))).ok()
     }
 }

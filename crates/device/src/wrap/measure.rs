@@ -46,14 +46,14 @@ impl Device for MeasureDevice {
         let (clock, observer) = (Arc::clone(&self.clock), Arc::clone(&self.observer));
         let start_ns = clock.monotonic_ns();
         let first_failure = Arc::clone(&self.first_failure);
-        let told = Completion::new(move |outcome| {
+        let measured = Completion::new(move |outcome| {
             match &outcome {
                 Ok(_) => observer(kind, bytes, clock.monotonic_ns() - start_ns),
                 Err(error) => remember(&first_failure, error),
             }
             completion.complete(outcome);
         });
-        self.inner.submit(request, told);
+        self.inner.submit(request, measured);
     }
 
     fn execute(&self, request: Request) -> Outcome {
@@ -98,8 +98,8 @@ mod tests {
         };
         let inner = SimulatedDevice::new(simulation.world(), Arc::new(MemoryDevice::new(1 << 20)), latency);
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&seen);
-        let observer: Observer = Arc::new(move |kind, bytes, ns| told.lock().push((kind, bytes, ns)));
+        let sink = Arc::clone(&seen);
+        let observer: Observer = Arc::new(move |kind, bytes, ns| sink.lock().push((kind, bytes, ns)));
         let device = MeasureDevice::new(Arc::new(inner), simulation.clock(), observer);
 
         let write = Request::write(0, IoBuffer::zeroed(8192));

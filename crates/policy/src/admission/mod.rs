@@ -163,8 +163,8 @@ mod tests {
         assert!(!admits(&[yes, no]));
         assert!(!admits(&[no, yes]));
         let first = AdmissionConfig::RejectFirst(RejectFirstConfig::default());
-        let asked = build(&[yes, first]);
-        assert_eq!([(); 2].map(|()| asked.admit(&CANDIDATE, 0)), [false, true]);
+        let all_of = build(&[yes, first]);
+        assert_eq!([(); 2].map(|()| all_of.admit(&CANDIDATE, 0)), [false, true]);
         let not_asked = build(&[no, first]);
         assert_eq!([(); 2].map(|()| not_asked.admit(&CANDIDATE, 0)), [false, false]);
     }

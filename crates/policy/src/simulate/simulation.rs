@@ -115,9 +115,9 @@ impl<P: Eviction> Simulation<P> {
             HitRule::Refresh { refresh_seconds } => refresh_seconds,
             _ => 0,
         };
-        let told = &mut self.reported_seconds[slot.0 as usize];
-        if now_seconds - *told >= refresh_seconds {
-            *told = now_seconds;
+        let last_seconds = &mut self.reported_seconds[slot.0 as usize];
+        if now_seconds - *last_seconds >= refresh_seconds {
+            *last_seconds = now_seconds;
             self.policy.hit(slot, now_seconds);
         }
     }

@@ -92,12 +92,12 @@ fn tls_client_is_served_and_a_plain_one_is_not() {
 
 #[test]
 fn client_without_a_certificate_of_the_authority_is_refused() {
-    let (files, strangers) = (Files::new(), Files::new());
+    let (files, other_files) = (Files::new(), Files::new());
     let server = files.server(Some(&files.path("ca.pem")));
     assert_eq!(files.exchange(&server, REQUESTS, true).unwrap(), REPLIES);
     files.exchange(&server, REQUESTS, false).unwrap_err();
-    std::fs::copy(files.path("ca.pem"), strangers.path("ca.pem")).unwrap();
-    strangers.exchange(&server, REQUESTS, true).unwrap_err();
+    std::fs::copy(files.path("ca.pem"), other_files.path("ca.pem")).unwrap();
+    other_files.exchange(&server, REQUESTS, true).unwrap_err();
     assert_counter(&server, Counter::ssl_handshake_errors, 2);
 }
 

@@ -10,7 +10,7 @@ pub const CASES: &[Case] = &[
         replies: "EN|EN ka Oxy|MN|",
     },
     Case {
-        name: "mg returns what it is asked for",
+        name: "mg returns what it is requested for",
         requests: "set a 5 0 3|abc|mg a|mg a v|mg a s v t f|mg a c|mg a k Oabc v|mg a q v|mn|",
         replies: "STORED|HD|VA 3|abc|VA 3 s3 t-1 f5|abc|HD c#|VA 3 ka Oabc|abc|VA 3|abc|MN|",
     },

@@ -37,7 +37,7 @@ pub(super) static FORMAT: Format = Format {
     page_bytes: Some(4096),
     time_units_per_second: 1,
     files: FileOrder::InTurn,
-    plausible: |head| head.table().is_some_and(|table| table.is_told()),
+    plausible: |head| head.table().is_some_and(|table| table.is_identified()),
     reader: |options| Box::new(Reader { columns: CsvColumns::default(), layout: None, options: *options }),
 };
 

@@ -102,12 +102,12 @@ pub(super) struct Chosen {
 impl Chosen {
     pub(super) fn of(mut whole: Spool, rate: f64, seed: u64, objects: usize) -> Result<Self, SimulateError> {
         let mut batch = Batch::default();
-        let mut asked = vec![(0_u32, 0_u64); objects];
+        let mut requests_of = vec![(0_u32, 0_u64); objects];
         let mut first_weights = vec![0; objects];
         let mut heaviest = 0;
         while whole.next(&mut batch)? {
             for access in batch.accesses.iter().filter(|access| !access.is_removal) {
-                let (requests, bytes) = &mut asked[access.object as usize];
+                let (requests, bytes) = &mut requests_of[access.object as usize];
                 if *requests == 0 {
                     first_weights[access.object as usize] = access.weight;
                 }
@@ -117,8 +117,14 @@ impl Chosen {
             }
         }
         whole.rewind();
-        let is_hot = certain(&asked, &first_weights);
-        let cold = || asked.iter().zip(&is_hot).filter(|(_, is_hot)| !**is_hot).map(|(asked, _)| asked);
+        let is_hot = certain(&requests_of, &first_weights);
+        let cold = || {
+            requests_of
+                .iter()
+                .zip(&is_hot)
+                .filter(|(_, is_hot)| !**is_hot)
+                .map(|(requests_of, _)| requests_of)
+        };
         let sample = Sample {
             rate,
             stands_for: 1.0 / rate,
@@ -132,7 +138,7 @@ impl Chosen {
             cold_bytes: cold().map(|(_, bytes)| bytes).sum(),
         };
         let number = |(requests, _): &(u32, u64)| if *requests == 0 { NEVER_REQUESTED } else { OUT };
-        let numbers = asked.iter().map(number).collect();
+        let numbers = requests_of.iter().map(number).collect();
         let all_hot_objects = is_hot.iter().filter(|is_hot| **is_hot).count() as u32;
         Ok(Self {
             whole,
@@ -230,17 +236,17 @@ fn unit_bytes(heaviest: f64) -> f64 {
 
 /// Selects the objects that are always in the sample: those with the most requests, and giants by size or by bytes requested.
 /// Without them the share of the cache or of the bytes that such an object has would be missing or multiplied.
-fn certain(asked: &[(u32, u64)], first_weights: &[u32]) -> Vec<bool> {
-    let mut is_hot = vec![false; asked.len()];
-    let count = (asked.len() / HOT_ONE_IN).max(MIN_HOT).min(asked.len());
-    mark_most(&mut is_hot, count, 0, |object| u64::from(asked[object].0));
-    let giant = |all: u64| GIANT_MEANS * all / asked.len().max(1) as u64;
+fn certain(requests_of: &[(u32, u64)], first_weights: &[u32]) -> Vec<bool> {
+    let mut is_hot = vec![false; requests_of.len()];
+    let count = (requests_of.len() / HOT_ONE_IN).max(MIN_HOT).min(requests_of.len());
+    mark_most(&mut is_hot, count, 0, |object| u64::from(requests_of[object].0));
+    let giant = |all: u64| GIANT_MEANS * all / requests_of.len().max(1) as u64;
     let (weight, bytes) = (
         first_weights.iter().map(|weight| u64::from(*weight)).sum(),
-        asked.iter().map(|asked| asked.1).sum(),
+        requests_of.iter().map(|requests_of| requests_of.1).sum(),
     );
     mark_most(&mut is_hot, count, giant(weight), |object| u64::from(first_weights[object]));
-    mark_most(&mut is_hot, count, giant(bytes), |object| asked[object].1);
+    mark_most(&mut is_hot, count, giant(bytes), |object| requests_of[object].1);
     is_hot
 }
 

@@ -309,8 +309,8 @@ impl DryStore {
 
     /// Counters of the policy.
     #[must_use]
-    pub fn deeds(&self) -> PolicyCounts {
-        self.policy.deeds()
+    pub fn policy_counts(&self) -> PolicyCounts {
+        self.policy.policy_counts()
     }
 }
 

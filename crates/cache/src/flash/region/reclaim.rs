@@ -361,7 +361,7 @@ impl RegionStore {
             if let Ok(staged) = self.stage_at(item, placing, Claim::Reinserted) {
                 return Some(staged);
             }
-            let came_back = self.supply.came_back.listen();
+            let region_returned = self.supply.region_returned.listen();
             let now_ns = self.clock.monotonic_ns();
             if let Some(sealed) = self.supply.next_sealed(now_ns) {
                 self.flush(sealed, waiting, Persistence::Retry).await;
@@ -370,7 +370,7 @@ impl RegionStore {
             } else if let Some(staged) = self.stage_beside(item, placing) {
                 return Some(staged);
             } else if self.supply.is_flushing() {
-                came_back.await;
+                region_returned.await;
             } else if !self.supply.has_sealed(now_ns) {
                 return None;
             }

@@ -87,7 +87,7 @@ impl Head {
 impl Held {
     /// Encodes the region with its live items, in the order of their offsets.
     pub fn encode(&self, live: &[Live], has_ranks: bool, out: &mut Vec<u8>) {
-        debug_assert_eq!(self.live as usize, live.len(), "what is counted is what is told of");
+        debug_assert_eq!(self.live as usize, live.len(), "the live regions are counted");
         out.extend(self.id.0.to_le_bytes());
         out.extend([self.priority, self.point.0]);
         out.extend(self.sequence.to_le_bytes());

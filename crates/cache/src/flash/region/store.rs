@@ -414,11 +414,11 @@ impl RegionStore {
     pub async fn wait_ready(&self) {
         let is_over = || self.ready() || self.is_worn_out() || self.supply.is_failing();
         while !is_over() {
-            let came_back = self.supply.came_back.listen();
+            let region_returned = self.supply.region_returned.listen();
             if is_over() {
                 return;
             }
-            came_back.await;
+            region_returned.await;
         }
     }
 
@@ -492,16 +492,16 @@ impl RegionStore {
     /// Counters since the store was created or restored.
     #[must_use]
     pub fn stats(&self) -> RegionStats {
-        let deeds = self.policy.lock().deeds();
+        let policy_counts = self.policy.lock().policy_counts();
         let counted = self.counters.read();
         RegionStats {
             items: self.len() as u64,
             // An item may be settled before its insert is counted.
             waiting_bytes: counted.inserted_bytes.saturating_sub(counted.settled_bytes),
-            raises: deeds.raises,
-            regions_deferred: deeds.deferrals,
-            cold_victims: deeds.cold_victims,
-            compactions: deeds.compactions,
+            raises: policy_counts.raises,
+            regions_deferred: policy_counts.deferrals,
+            cold_victims: policy_counts.cold_victims,
+            compactions: policy_counts.compactions,
             ..counted
         }
     }
@@ -513,7 +513,7 @@ impl RegionStore {
             index_bytes: self.index.memory_bytes(),
             buffer_bytes: self.config.buffers as usize * self.layout.region_bytes as usize,
             region_bytes: self.regions.len() * size_of::<Region>()
-                + self.policy.lock().deeds().memory_bytes as usize,
+                + self.policy.lock().policy_counts().memory_bytes as usize,
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Claim {
 pub(crate) struct Supply {
     stock: Mutex<Stock>,
     /// Notified when a region or a buffer is returned for which an insertion may be waiting.
-    pub(crate) came_back: Event,
+    pub(crate) region_returned: Event,
     /// Notified when [`super::RegionStore::step`] has work.
     pub(crate) work: Event,
     region_bytes: usize,
@@ -111,7 +111,7 @@ impl Supply {
         };
         Self {
             stock: Mutex::new(stock),
-            came_back: Event::new(),
+            region_returned: Event::new(),
             work: Event::new(),
             region_bytes,
             below_reserve: AtomicBool::new(false),
@@ -150,18 +150,18 @@ impl Supply {
         stock.clean.push_back(region);
         self.note_reserve(&stock);
         drop(stock);
-        self.came_back.notify(usize::MAX);
+        self.region_returned.notify(usize::MAX);
     }
 
     /// A completion and its receiver for a request that changes a region. The region is not clean before the request completes: the
     /// device executes a submitted request even if its task is dropped, and would otherwise overwrite the next content of the region.
     pub(crate) fn begin_change(self: &Arc<Self>, region: RegionId) -> (Completion, Pending) {
         self.stock.lock().changing.entry(region).or_default().requests += 1;
-        let (told, pending) = Completion::pair();
+        let (notified, pending) = Completion::pair();
         let supply = Arc::clone(self);
         let completion = Completion::new(move |outcome| {
             supply.end_change(region);
-            told.complete(outcome);
+            notified.complete(outcome);
         });
         (completion, pending)
     }
@@ -178,7 +178,7 @@ impl Supply {
         if is_given {
             self.give_region(region);
         } else {
-            self.came_back.notify(usize::MAX);
+            self.region_returned.notify(usize::MAX);
         }
     }
 
@@ -218,7 +218,7 @@ impl Supply {
         stock.in_service -= 1;
         stock.retired.push((region, plan));
         drop(stock);
-        self.came_back.notify(usize::MAX);
+        self.region_returned.notify(usize::MAX);
     }
 
     /// A retired region whose test is due. The caller tests it, and then [returns it to service](Self::return_to_service) or
@@ -291,7 +291,7 @@ impl Supply {
             None => stock.unallocated += 1,
         }
         drop(stock);
-        self.came_back.notify(usize::MAX);
+        self.region_returned.notify(usize::MAX);
     }
 
     /// Queues a full region without pending reservations for its flush.
@@ -324,7 +324,7 @@ impl Supply {
         stock.flushing -= 1;
         stock.flushing_again -= usize::from(had_failed);
         drop(stock);
-        self.came_back.notify(usize::MAX);
+        self.region_returned.notify(usize::MAX);
     }
 
     /// Whether a flush is running, which will free a buffer.

@@ -83,11 +83,11 @@ impl RegionStore {
         }
         while self.trim_next(waiting).await {}
         loop {
-            let came_back = self.supply.came_back.listen();
+            let region_returned = self.supply.region_returned.listen();
             if !self.supply.is_changing() {
                 return;
             }
-            came_back.await;
+            region_returned.await;
         }
     }
 
@@ -104,11 +104,11 @@ impl RegionStore {
         self.close_regions();
         for (region, now) in in_memory {
             loop {
-                let came_back = self.supply.came_back.listen();
+                let region_returned = self.supply.region_returned.listen();
                 if filling(region) != Some(now) {
                     break;
                 }
-                came_back.await;
+                region_returned.await;
             }
         }
         self.destroy_all(Waiting::Task).await;

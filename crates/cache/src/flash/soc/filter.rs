@@ -156,8 +156,8 @@ mod tests {
             let mut passed = 0;
             for _ in 0..200 {
                 filters.rebuild(BucketId(0), &random_keys(&mut rng, keys).into_iter());
-                let strangers = random_keys(&mut rng, 100);
-                passed += strangers.iter().filter(|&&key| filters.may_contain(BucketId(0), key)).count();
+                let absent_keys = random_keys(&mut rng, 100);
+                passed += absent_keys.iter().filter(|&&key| filters.may_contain(BucketId(0), key)).count();
             }
             let rate = passed as f64 / 20_000.0;
             assert!(rate <= at_most, "{bytes} bytes, {keys} keys: {rate}");

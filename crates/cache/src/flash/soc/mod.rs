@@ -457,7 +457,7 @@ impl SocStats {
 fn key_and_value(item: &FlashItem<'_>, len: usize) -> Arc<[u8]> {
     // Collecting an iterator of known length allocates the shared memory directly.
     let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-    let whole = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
+    let whole = Arc::get_mut(&mut bytes).expect("the buffer is not shared yet");
     let (key, value) = whole.split_at_mut(item.key.len());
     key.copy_from_slice(item.key);
     item.copy_value(value);

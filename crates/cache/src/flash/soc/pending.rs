@@ -125,24 +125,24 @@ pub struct Shard {
     queues: [VecDeque<BucketId>; LEVELS],
     /// Buckets that `settle` waits for, ahead of all queues. Some may already be written.
     due: VecDeque<BucketId>,
-    asked: Asked,
+    settles: SettleNumber,
     writes: Vec<u32>,
     /// Items that are no longer in their buckets and may still be in the cache.
     leaving: Leaving,
     pub stats: SocStats,
 }
 
-/// The number of earlier calls of [`ask_for_all`](Shard::ask_for_all), as a timestamp.
+/// The number of earlier calls of [`begin_settle`](Shard::begin_settle), as a timestamp.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked(u64);
+pub struct SettleNumber(u64);
 
 #[derive(Default)]
 struct Waitlist {
     fresh: Vec<Waiter>,
     /// The time of the oldest fresh entry.
-    fresh_since: Asked,
+    fresh_since: SettleNumber,
     /// The time of the oldest entry that is being written.
-    frozen_since: Asked,
+    frozen_since: SettleNumber,
     state: State,
     /// The number of the bucket's queue, from 1; 0 is none. Entries of the bucket in other queues are stale.
     queued: usize,
@@ -200,7 +200,7 @@ impl Shard {
         let dropped = list.drop_fresh(item.fingerprint, key, &mut self.stats);
         let freed = spare + dropped.map_or(0, |dropped| dropped.memory_bytes());
         self.leaving.change(bucket, item.fingerprint, LeavingState::StoredAgain);
-        list.push(item, self.asked);
+        list.push(item, self.settles);
         self.enqueue(bucket);
         freed
     }
@@ -232,7 +232,7 @@ impl Shard {
             let tombstone = Waiter::tombstone(fingerprint, owed);
             let is_first = !self.buckets.contains_key(&bucket);
             removal.taken_bytes = tombstone.memory_bytes() + if is_first { BUCKET_OVERHEAD_BYTES } else { 0 };
-            self.buckets.entry(bucket).or_default().push(tombstone, self.asked);
+            self.buckets.entry(bucket).or_default().push(tombstone, self.settles);
             self.enqueue(bucket);
         } else {
             removal.freed_bytes += self.forget_if_idle(bucket);
@@ -241,15 +241,15 @@ impl Shard {
     }
 
     /// Moves all pending buckets ahead of the others. Returns the time for [`has_from_before`](Self::has_from_before).
-    pub fn ask_for_all(&mut self) -> Asked {
-        self.asked.0 += 1;
+    pub fn begin_settle(&mut self) -> SettleNumber {
+        self.settles.0 += 1;
         let waiting = self.buckets.keys().copied().filter(|&bucket| self.can_be_taken(bucket));
         self.due = waiting.collect();
-        self.asked
+        self.settles
     }
 
     /// Whether an entry from before this time is still pending or being written.
-    pub fn has_from_before(&self, moment: Asked) -> bool {
+    pub fn has_from_before(&self, moment: SettleNumber) -> bool {
         self.buckets.values().any(|list| list.is_from_before(moment))
     }
 
@@ -430,8 +430,8 @@ impl Shard {
         if !matches!(list.state, State::Resting) || level <= list.queued {
             return;
         }
-        // The bucket was being written when `ask_for_all` was called.
-        if list.queued == 0 && list.fresh_since < self.asked {
+        // The bucket was being written when `begin_settle` was called.
+        if list.queued == 0 && list.fresh_since < self.settles {
             self.due.push_back(bucket);
         }
         list.queued = level;
@@ -468,7 +468,7 @@ impl Waitlist {
         }
     }
 
-    fn push(&mut self, waiter: Waiter, now: Asked) {
+    fn push(&mut self, waiter: Waiter, now: SettleNumber) {
         if self.fresh.is_empty() {
             self.fresh_since = now;
         }
@@ -479,7 +479,7 @@ impl Waitlist {
         self.fresh.push(waiter);
     }
 
-    fn is_from_before(&self, moment: Asked) -> bool {
+    fn is_from_before(&self, moment: SettleNumber) -> bool {
         let is_being_written = matches!(self.state, State::Writing(_));
         (!self.fresh.is_empty() && self.fresh_since < moment)
             || (is_being_written && self.frozen_since < moment)

@@ -11,7 +11,7 @@ impl Soc {
     /// Waits until all entries that are pending now are on flash or lost. Another task must be stepping.
     pub async fn settle(&self) {
         let _settling = Settling::begin(&self.settling);
-        let moments: Vec<_> = self.shards.iter().map(|shard| shard.lock().ask_for_all()).collect();
+        let moments: Vec<_> = self.shards.iter().map(|shard| shard.lock().begin_settle()).collect();
         for (shard, moment) in self.shards.iter().zip(moments) {
             loop {
                 // Each completed write notifies `room`.

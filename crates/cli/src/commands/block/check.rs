@@ -56,7 +56,7 @@ fn check(arguments: &Arguments) -> Result<Finding, String> {
         "blocks_read": check.blocks_read,
         "blocks_compared": check.blocks_compared,
         "problems": check.problem_count,
-        "told": check.problems,
+        "problem_texts": check.problems,
     });
     Ok(Finding { text: words(arguments.full, &check), result, failures: failures(&check) })
 }

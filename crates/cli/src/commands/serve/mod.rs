@@ -57,7 +57,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     // Before the cache is opened, so that no signal is lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
     let cache = Arc::new(open(settings)?);
-    let came_back = cache.stats().flash.is_some_and(|flash| flash.recovered);
+    let is_recovered = cache.stats().flash.is_some_and(|flash| flash.recovered);
     let server = Server::start(Arc::clone(&cache), options).map_err(|error| error.to_string())?;
     let endpoint = metrics_address.map(|address| metrics::start(address, server.figures())).transpose()?;
     for address in server.addresses() {
@@ -66,7 +66,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     if let Some(endpoint) = &endpoint {
         common.say(&format_args!("metrics and a live page on http://{}/", endpoint.address()));
     }
-    if came_back {
+    if is_recovered {
         common.say(&format_args!("{} items of the last server are on flash", cache.len()));
     }
     service_manager::report_ready();

@@ -44,13 +44,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let fill = || {
         destroy(&arguments.device, &arguments.confirm, &arguments.common, |device, stop| {
             let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
-            let mut told = 0;
+            let mut printed = 0;
             let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {
                 bar.set(done, most, "of at most");
-                for (number, round) in rounds.iter().enumerate().skip(told) {
+                for (number, round) in rounds.iter().enumerate().skip(printed) {
                     bar.line(&text::round(number + 1, round));
                 }
-                told = rounds.len();
+                printed = rounds.len();
                 !stop.is_set()
             });
             bar.finish();

@@ -90,12 +90,12 @@ fn binary_trace_errors_are_reported_before_the_run() {
     let mut bytes = std::fs::read(folder.path().join("one.fwt")).unwrap();
     bytes[8] = 9;
     std::fs::write(folder.path().join("one.fwt"), bytes).unwrap();
-    let told = |key: &str| {
+    let row_of = |key: &str| {
         format!("{key}: {}: it is a binary trace of version 9", folder.path().join("one.fwt").display())
     };
-    refused(&[&run, "--set", "test_config.traceFileName=one.fwt"], &told("test_config.traceFileName"));
+    refused(&[&run, "--set", "test_config.traceFileName=one.fwt"], &row_of("test_config.traceFileName"));
     let key = "test_config.replayGeneratorConfig.binaryFileName";
-    refused(&[&run, "--set", &into("one.fwt")], &told(key));
+    refused(&[&run, "--set", &into("one.fwt")], &row_of(key));
 }
 
 /// As shipped with CacheBench: one config creates the trace, the other replays it with sixteen threads, some without any key of the

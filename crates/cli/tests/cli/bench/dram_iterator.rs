@@ -95,8 +95,8 @@ fn invalid_iterator_settings_are_rejected() {
         ),
     ] {
         let changes = changes.map(|change| format!("test_config.{change}"));
-        let (_, told) = run(&changes.each_ref().map(String::as_str), 2);
-        assert!(told.contains(words), "{told}");
+        let (_, reported) = run(&changes.each_ref().map(String::as_str), 2);
+        assert!(reported.contains(words), "{reported}");
     }
 }
 

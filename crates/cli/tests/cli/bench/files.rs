@@ -259,8 +259,8 @@ fn measuring_a_memory_device_as_flash_warns() {
     for more in [&["--validate"][..], &["--set", "test_config.numOps=10"]] {
         let output = flashwright(&[&flags[..], more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-        let told = format!("{device}: is in memory (tmpfs)");
-        assert!(err(&output).contains(&told), "{}", err(&output));
+        let message = format!("{device}: is in memory (tmpfs)");
+        assert!(err(&output).contains(&message), "{}", err(&output));
     }
 }
 
@@ -305,9 +305,9 @@ fn run_on_a_closed_persistent_cache_does_not_report_a_crash() {
     };
     run(&["--set", &state]);
     run(&[]);
-    let told = run(&["--set", &state]);
+    let message = run(&["--set", &state]);
     assert!(
-        told.contains("the earlier process was killed, failed, or ran with a setting that keeps no cache"),
-        "{told}"
+        message.contains("the earlier process was killed, failed, or ran with a setting that keeps no cache"),
+        "{message}"
     );
 }

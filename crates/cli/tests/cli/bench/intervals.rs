@@ -12,12 +12,12 @@ fn sum(intervals: &[Value], name: &str) -> u64 {
 #[test]
 fn intervals_of_a_simulated_run_add_up_and_are_reproducible() {
     let (directory, file) = config("small.json", SMALL);
-    let told = |name: &str| {
+    let column = |name: &str| {
         let intervals = directory.path().join(name);
         let arguments = ["bench", &file, "--device", "sim:test", "--intervals", intervals.to_str().unwrap()];
         (json(&arguments), std::fs::read_to_string(intervals).unwrap())
     };
-    let ((result, lines), (_, csv), (_, again)) = (told("a.jsonl"), told("a.csv"), told("b.csv"));
+    let ((result, lines), (_, csv), (_, again)) = (column("a.jsonl"), column("a.csv"), column("b.csv"));
     assert_eq!(csv, again);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(csv.lines().count(), lines.len() + 1, "one line per interval and the header");

@@ -72,14 +72,14 @@ fn miss_has_the_range_to_be_fetched() {
     let (directory, file) = replay(&trace.map(str::to_owned), 64, "");
     let misses = directory.path().join("misses.csv");
     let result = run(&file, &[]);
-    let told = |row: &str| row.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let row_of = |row: &str| row.split(',').map(str::to_owned).collect::<Vec<_>>();
     let expected = [
         "1000,large,1,150000,84564,100,65536,149999,3600,1.0,0,0,24,-,4",
         "2000,large,1,150000,150100,100,-1,-1,3600,1.0,0,0,24,-,4",
         "4000,small,1,1000,1100,100,-1,-1,60,1.0,0,0,web,,",
         "6002,other,1,70000,100,100,-1,-1,3600,1.0,0,0,,,",
     ];
-    assert_eq!(rows(&misses), expected.map(told));
+    assert_eq!(rows(&misses), expected.map(row_of));
     assert_eq!(result["totals"]["miss_trace"]["requests"], 4);
     assert_eq!(result["instances"][0]["miss_trace"]["file"], misses.to_str().unwrap());
 
@@ -92,7 +92,7 @@ fn miss_has_the_range_to_be_fetched() {
         "4000000,small,1,1000,1100,100,-1,-1,60,1.0,0,0,web,,",
         "6002000,other,1,70000,100,100,-1,-1,3600,1.0,0,0,,,",
     ];
-    assert_eq!(rows(&misses), expected.map(told));
+    assert_eq!(rows(&misses), expected.map(row_of));
 }
 
 /// A generated trace of few popular objects and many others; a third of the requests have a range.
@@ -146,11 +146,11 @@ fn written_misses_equal_counted_misses_and_feed_a_second_cache() {
         let second = ["traceFileName=misses.csv", "missTraceFile=second.csv", "replayGeneratorConfig={}"];
         let second = second.map(|change| format!("test_config.{change}"));
         let behind = run(&file, &second.each_ref().map(String::as_str));
-        let asked = (count(&behind, "/totals/objects"), count(&behind, "/totals/egress_bytes"));
-        assert_eq!(asked, (misses.len() as u64, sum(&misses, 4)), "{more}");
+        let requested = (count(&behind, "/totals/objects"), count(&behind, "/totals/egress_bytes"));
+        assert_eq!(requested, (misses.len() as u64, sum(&misses, 4)), "{more}");
         assert_eq!(behind["totals"]["trace"]["rejected_rows"], 0);
         let left = rows(&directory.path().join("second.csv")).len() as u64;
-        assert_eq!(left, asked.0 - count(&behind, "/totals/counts/object_hits"));
+        assert_eq!(left, requested.0 - count(&behind, "/totals/counts/object_hits"));
     }
 }
 

@@ -27,13 +27,13 @@ fn skipping_most_rows_of_a_trace_is_reported() {
         "{said}"
     );
     let result = json(&["bench", &file]);
-    let told = remarks(&result);
+    let message = remarks(&result);
     assert!(
-        told.contains("300 because the operation is not a known one (first: ")
-            && told.contains("trace.csv:3: `SEND`"),
-        "{told}"
+        message.contains("300 because the operation is not a known one (first: ")
+            && message.contains("trace.csv:3: `SEND`"),
+        "{message}"
     );
-    assert!(told.contains("; 1 because column `size` is missing (first: "), "{told}");
+    assert!(message.contains("; 1 because column `size` is missing (first: "), "{message}");
     let rejected = &result["totals"]["trace"]["rejected"];
     assert_eq!(
         (&rejected[0]["rows"], rejected[1]["reason"].as_str()),
@@ -176,8 +176,8 @@ fn unchained_pieces_are_reported_with_reason() {
     let totals = &result["totals"];
     assert_eq!(totals["counts"]["add_chained_failures"], 300);
     assert_eq!(totals["chain_ends"]["rejected_too_large"], 300, "{}", totals["chain_ends"]);
-    let told = remarks(&result);
-    assert!(told.contains("300 of 300 additions to chains (all) were refused as too large"), "{told}");
+    let message = remarks(&result);
+    assert!(message.contains("300 of 300 additions to chains (all) were refused as too large"), "{message}");
 }
 
 #[test]

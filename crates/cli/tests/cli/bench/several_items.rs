@@ -25,7 +25,7 @@ fn run(file: &str, flags: &[&str]) -> Value {
 }
 
 /// Gets, sets and request counts: all, full hits, partial hits; bytes requested, found and fetched.
-fn told(result: &Value) -> [u64; 8] {
+fn printed(result: &Value) -> [u64; 8] {
     [
         "gets",
         "sets",
@@ -64,8 +64,8 @@ fn missing_chunks_are_set_and_rows_beyond_their_block_reported() {
     for flags in [&[][..], &["--set", "test_config.replayGeneratorConfig.replaySerializationMode=none"]] {
         // In order `Any` all rows are in one batch and so on one thread.
         let result = run(&file, flags);
-        let (asked, found) = (chunk + 1 + 2 * 2 * chunk + 1, chunk + 2 * chunk + 1);
-        assert_eq!(told(&result), [7, 4, 4, 2, 1, asked, found, 3 * chunk]);
+        let (requested_items, found) = (chunk + 1 + 2 * 2 * chunk + 1, chunk + 2 * chunk + 1);
+        assert_eq!(printed(&result), [7, 4, 4, 2, 1, requested_items, found, 3 * chunk]);
         assert_eq!(result["totals"]["object_hit_ratio"], 0.5);
         let trace = &result["totals"]["trace"];
         assert_eq!((&trace["rows"], &trace["rejected_rows"]), (&4.into(), &2.into()));
@@ -84,7 +84,11 @@ fn missing_chunks_are_set_and_rows_beyond_their_block_reported() {
     ];
     assert!(lines.iter().all(|line| out(&output).contains(line)), "{}", out(&output));
     let smaller = ["--set", "test_config.replayGeneratorConfig.chunkSizeKB=64"];
-    assert_eq!(told(&run(&file, &smaller))[..2], [3 + 4 + 4 + 1, 3 + 3 + 1], "in chunks of half the length");
+    assert_eq!(
+        printed(&run(&file, &smaller))[..2],
+        [3 + 4 + 4 + 1, 3 + 3 + 1],
+        "in chunks of half the length"
+    );
 }
 
 fn objects(rows: &[&str]) -> String {
@@ -111,13 +115,13 @@ fn request_after_the_first_missing_piece_only_sets() {
     // The first request sets its item, the header and the marker; the second its three pieces.
     let sets = 4 + 3 + 1;
     let fetched = (100 + 150_000 - piece) + 150_000 + 1100;
-    let asked = 50_100 + 150_100 + 150_100 + 1100 + 110;
-    assert_eq!(told(&result), [gets, sets, 5, 2, 1, asked, 100 + 150_100 + 110, fetched]);
+    let requested_items = 50_100 + 150_100 + 150_100 + 1100 + 110;
+    assert_eq!(printed(&result), [gets, sets, 5, 2, 1, requested_items, 100 + 150_100 + 110, fetched]);
     let most = run(&file, &["--set", "test_config.maxCachePieces=1"]);
-    let [_, _, objects, whole, partly, asked_again, found, fetched] = told(&most);
+    let [_, _, objects, whole, partly, asked_again, found, fetched] = printed(&most);
     assert_eq!(
         (objects, whole, partly, asked_again),
-        (5, 1, 2, asked),
+        (5, 1, 2, requested_items),
         "the large object is never a full hit"
     );
     assert_eq!(found, 100 + (100 + piece) + 110);
@@ -178,7 +182,7 @@ fn replay_hits_equal_simulator_hits() {
     let trace = objects(&rows.iter().map(String::as_str).collect::<Vec<_>>());
     let (directory, file) = replay("piecewise-replay", "", &trace);
     let result = run(&file, &[]);
-    assert_eq!(told(&result)[3], simulated_hits(&directory.path().join("trace.csv"), &[]));
+    assert_eq!(printed(&result)[3], simulated_hits(&directory.path().join("trace.csv"), &[]));
 }
 
 /// Expired items are missed at the same requests and get the same new TTLs.
@@ -230,7 +234,7 @@ fn multi_item_requests_are_reproducible_in_virtual_time() {
             .concat();
         let (one, other) = (run(&file, &flags), run(&file, &flags));
         assert_eq!(one["totals"], other["totals"], "{more}");
-        let counted = told(&one);
+        let counted = printed(&one);
         assert_eq!((counted[2], counted[5]), (1200, 1200 * 200_100), "{more}");
         assert!(counted[3] < 1000 && one["totals"]["evictions_dram"].as_u64() > Some(0), "{counted:?}");
         if more.contains("traceSpeed") {

@@ -51,8 +51,8 @@ fn trace_of_another_format_names_the_generator_that_reads_it() {
         .unwrap();
     for flags in [&[][..], &["--set", "test_config.generator=block-replay"]] {
         let output = flashwright(&[&["bench", &file], flags].concat());
-        let told = "the generator `replay` reads it, with replayGeneratorConfig.traceFormat `cdn`";
-        assert!(output.status.code() == Some(2) && err(&output).contains(told), "{}", err(&output));
+        let reported = "the generator `replay` reads it, with replayGeneratorConfig.traceFormat `cdn`";
+        assert!(output.status.code() == Some(2) && err(&output).contains(reported), "{}", err(&output));
     }
     assert_eq!(run(&file, "cdn", &[])["totals"]["gets"], 1);
 }
@@ -65,8 +65,8 @@ fn headerless_trace_of_another_format_is_refused() {
     let cache: String = (0..60).map(|row| format!("{row},key{},4,900,3,get,0\n", row % 7)).collect();
     std::fs::write(&trace, cache).unwrap();
     let output = flashwright(&["bench", &file]);
-    let told = "traceFileName: ";
-    assert!(output.status.code() == Some(2) && err(&output).contains(told), "{}", err(&output));
+    let reported = "traceFileName: ";
+    assert!(output.status.code() == Some(2) && err(&output).contains(reported), "{}", err(&output));
     assert!(err(&output).contains("with replayGeneratorConfig.traceFormat `twitter`"), "{}", err(&output));
     let own =
         "key,op,size,op_count,key_size\n".to_owned() + "a,GET,100,0,1\n" + &"a,GET,100,1,1\n".repeat(40);
@@ -90,6 +90,6 @@ fn undetectable_trace_is_refused_before_devices_are_opened() {
     let both =
         ["--set", "test_config.traceFileName=", "--set", "test_config.traceFileNames=[\"trace\",\"more\"]"];
     let output = flashwright(&[&flags[..], &both].concat());
-    let told = err(&output).contains("`plain`") && err(&output).contains("`twitter`");
-    assert!(output.status.code() == Some(2) && told, "{}", err(&output));
+    let reported = err(&output).contains("`plain`") && err(&output).contains("`twitter`");
+    assert!(output.status.code() == Some(2) && reported, "{}", err(&output));
 }

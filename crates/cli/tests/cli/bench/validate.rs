@@ -52,17 +52,17 @@ fn missing_trace_fails_run_and_validation() {
     let text = r#"{ "cache_config": { "cacheSizeMB": 64 }, "test_config": { "generator": "replay", "numOps": 10,
         "numThreads": 1, "traceFileName": "later.csv" } }"#;
     std::fs::write(&config, text).unwrap();
-    let told = |arguments: &[&str]| {
+    let message = |arguments: &[&str]| {
         let output = flashwright(&[&["bench", config.to_str().unwrap()], arguments].concat());
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, words) = told(&["--validate"]);
+    let (code, words) = message(&["--validate"]);
     assert!(code == Some(2) && words.contains("test_config.traceFileName: "), "{words}");
     let remedy = "later.csv does not exist; name another with --set test_config.traceFileName=FILE";
     assert!(words.contains(remedy), "{words}");
-    assert_eq!(told(&[]), (code, words));
+    assert_eq!(message(&[]), (code, words));
     for wrong in ["numThreads=0", "replayGeneratorConfig.ampFactor=5000000000"] {
-        let (code, words) = told(&["--validate", "--set", &format!("test_config.{wrong}")]);
+        let (code, words) = message(&["--validate", "--set", &format!("test_config.{wrong}")]);
         let key = wrong.split('=').next().unwrap();
         assert!(code == Some(2) && words.contains(key), "whatever else is wrong is: {words}");
     }
@@ -99,8 +99,8 @@ fn trace_with_only_a_header_is_refused() {
     for more in [&["bench", &file][..], &["bench", &file, "--validate"]] {
         let output = flashwright(more);
         assert_eq!(output.status.code(), Some(2), "{}", err(&output));
-        let told = "a.csv and 1 more: the trace has no requests, not even one row";
-        assert!(err(&output).contains(told), "{}", err(&output));
+        let message = "a.csv and 1 more: the trace has no requests, not even one row";
+        assert!(err(&output).contains(message), "{}", err(&output));
     }
     write("b.csv", "key,op,size\na,GET,10\n");
     assert_eq!(flashwright(&["bench", &file]).status.code(), Some(0), "one of several files can be empty");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::told;
+use super::printed;
 use crate::flashwright;
 
 /// Test series, and the alerts expected at given times.
@@ -55,7 +55,7 @@ tests:
 #[test]
 fn alert_rules_are_valid_and_fire_only_on_failures() {
     let rules = flashwright(&["block", "status", "--alert-rules"]);
-    assert!(rules.status.success(), "{}", told(&rules));
+    assert!(rules.status.success(), "{}", printed(&rules));
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("rules.yml"), &rules.stdout).unwrap();
     std::fs::write(directory.path().join("cases.yml"), CASES).unwrap();
@@ -65,6 +65,6 @@ fn alert_rules_are_valid_and_fire_only_on_failures() {
             println!("SKIPPED: there is no promtool (Debian package prometheus)");
             return;
         };
-        assert!(checked.status.success(), "{}", told(&checked));
+        assert!(checked.status.success(), "{}", printed(&checked));
     }
 }

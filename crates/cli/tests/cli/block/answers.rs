@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Ending, Place, told};
+use super::{Ending, Place, printed};
 use crate::flashwright;
 
 #[test]
@@ -12,12 +12,12 @@ fn settings_of_a_cache_are_listed_served_or_not() {
     let place = Place::new();
     let json = ["--json", "-", "--quiet"];
     let figures = |output: std::process::Output| -> Value {
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)))
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", printed(&output)))
     };
     let server = place.serve();
     assert!(place.ask("set", &["dirty_percent=33", "latency_gate_ms=20"]).status.success());
     let served = figures(place.ask("set", &json));
-    let words = told(&place.ask("set", &[]));
+    let words = printed(&place.ask("set", &[]));
     server.stop();
     let closed = figures(place.run("set", &json, true));
     for listed in [&served, &closed] {
@@ -58,13 +58,13 @@ fn server_without_cache_reports_that() {
     let status = place.status();
     assert_eq!((&status["world"], &status["volume"]), (&"real".into(), &Value::Null));
     assert!(status["up_seconds"].is_f64() && status["connections"]["open"].is_u64(), "{status}");
-    assert!(told(&place.ask("status", &[])).contains("no cache: the server was started without --flash"));
+    assert!(printed(&place.ask("status", &[])).contains("no cache: the server was started without --flash"));
     for command in
         [&["set", "idle_seconds=3"][..], &["set"], &["flush"], &["upgrade"], &["status", "--watch"]]
     {
         let refused = place.ask(command[0], &command[1..]);
         assert_eq!(refused.status.code(), Some(2), "{command:?}");
-        let said = told(&refused);
+        let said = printed(&refused);
         assert!(said.contains("is a disk without a cache: its server was started without --flash"), "{said}");
     }
     server.stop();

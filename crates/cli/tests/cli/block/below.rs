@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Client, FLASHWRIGHT, Place, told};
+use super::{Client, FLASHWRIGHT, Place, printed};
 
 /// Writes some blocks and flushes.
 fn fill(place: &Place) {
@@ -26,7 +26,7 @@ fn block(place: &Place, command: &str, flash: &str, disk: &str, more: &[&str]) -
     let mut words = place.command(command, false);
     words.args(["--flash", flash, "--disk", disk]).args(&place.flags).args(more);
     let output = words.current_dir(place.directory.path()).output().unwrap();
-    (output.status.code(), told(&output))
+    (output.status.code(), printed(&output))
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn failed_create_removes_stripe_labels() {
         let mut shell = Command::new("sh");
         shell.args(["-c", words, FLASHWRIGHT, "--flash", "stripe:f1,f2", "--disk", "d", "--yes"]);
         let output = shell.args(&place.flags).current_dir(place.path("")).output().unwrap();
-        (output.status.code(), told(&output))
+        (output.status.code(), printed(&output))
     };
     let (code, said) = create(limited);
     assert!(code == Some(2) && said.contains("writing a superblock"), "{said}");
@@ -125,11 +125,11 @@ fn model_ssd_reports_write_amplification_and_keeps_data_in_a_file() {
     let server = place.serve_with(&["--flash", flash, "--disk", disk]);
     fill(&place);
     let status = place.status();
-    let (flash_told, disk_told) = (&status["flash"], &status["disk"]);
-    assert!(flash_told["bytes_host"].as_u64().unwrap() >= 40 * 4096, "{flash_told}");
-    assert!(flash_told["bytes_media"].as_u64() >= flash_told["bytes_host"].as_u64(), "{flash_told}");
-    assert!(flash_told["dlwa"].as_f64().unwrap() >= 1.0, "{flash_told}");
-    assert_eq!((&disk_told["bytes_media"], &disk_told["dlwa"]), (&Value::Null, &Value::Null));
+    let (flash_status, disk_status) = (&status["flash"], &status["disk"]);
+    assert!(flash_status["bytes_host"].as_u64().unwrap() >= 40 * 4096, "{flash_status}");
+    assert!(flash_status["bytes_media"].as_u64() >= flash_status["bytes_host"].as_u64(), "{flash_status}");
+    assert!(flash_status["dlwa"].as_f64().unwrap() >= 1.0, "{flash_status}");
+    assert_eq!((&disk_status["bytes_media"], &disk_status["dlwa"]), (&Value::Null, &Value::Null));
     server.stop();
     let server = place.serve_with(&["--flash", flash, "--disk", disk]);
     assert!(is_there(&place));
@@ -155,12 +155,12 @@ fn zero_stats_and_do_sync_work_and_unsupported_actions_are_explained() {
     assert!(status["requests"]["flush"]["latency_ns"]["p99"].as_u64().unwrap() > 0);
     let hot_and_warm = ["hot_blocks", "warm_blocks"].map(|name| status["state"][name].as_u64().unwrap());
     assert_eq!(hot_and_warm.iter().sum::<u64>(), 40);
-    let prometheus = told(&place.ask("status", &["--prometheus"]));
+    let prometheus = printed(&place.ask("status", &["--prometheus"]));
     assert!(prometheus.contains("kind=\"write\",le=\"4096\"} 40\n"), "{prometheus}");
-    let said = told(&place.ask("status", &[]));
+    let said = printed(&place.ask("status", &[]));
     assert!(said.contains("\nrequests\n") && said.contains("40, 163840 bytes; us: mean "), "{said}");
     let set = place.ask("set", &["zero_stats=1", "do_sync=1"]);
-    assert!(set.status.success(), "{}", told(&set));
+    assert!(set.status.success(), "{}", printed(&set));
     while place.status()["state"]["dirty_blocks"] != 0 {
         std::thread::yield_now();
     }
@@ -177,7 +177,7 @@ fn zero_stats_and_do_sync_work_and_unsupported_actions_are_explained() {
         ("zero_stats=1", "zero_stats=1: is for a cache that is being served"),
         ("fast_remove=1", "fast_remove: has no counterpart here: stop the server"),
     ] {
-        let said = told(&place.run("set", &[words], true));
+        let said = printed(&place.run("set", &[words], true));
         assert!(said.contains(expected), "{said}");
     }
 }

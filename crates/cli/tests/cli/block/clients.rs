@@ -1,6 +1,6 @@
 //! Rules for caching by client: on the command line, at run time, reported and rejected.
 
-use super::{Client, Place, told};
+use super::{Client, Place, printed};
 
 /// Whether a new block is cached when `client` writes it.
 fn is_cached_by(place: &Place, client: &mut Client, number: u64) -> bool {
@@ -31,7 +31,7 @@ fn client_rules_apply_at_start_and_change_for_open_connections() {
             "kept_out_connections": 1,
         })
     );
-    let set = |words: &[&str]| told(&place.ask("set", words));
+    let set = |words: &[&str]| printed(&place.ask("set", words));
     let said = set(&[&format!("whitelist=+{process}"), "idle_seconds=7"]);
     assert!(said.contains(&format!("\ncached_clients=uid:4000000000,10.0.0.0/8,{process}\n")), "{said}");
     assert!(is_cached_by(&place, &mut client, 2));
@@ -40,11 +40,11 @@ fn client_rules_apply_at_start_and_change_for_open_connections() {
     assert!(is_cached_by(&place, &mut client, 3), "the client is on both lists");
     set(&[&format!("cached_clients=-{process}")]);
     assert!(!is_cached_by(&place, &mut client, 4));
-    let said = told(&place.ask("status", &[]));
+    let said = printed(&place.ask("status", &[]));
     assert!(said.contains("\nrules\n  cache_all ") && said.contains(&process), "{said}");
-    let prometheus = told(&place.ask("status", &["--prometheus"]));
+    let prometheus = printed(&place.ask("status", &["--prometheus"]));
     assert!(prometheus.contains("\n# TYPE flashwright_block_rules_kept_out_requests_total counter\n"));
-    let listed = told(&place.ask("set", &[]));
+    let listed = printed(&place.ask("set", &[]));
     assert!(listed.lines().any(|line| line.starts_with("uncached_clients ") && line.contains(&process)));
     set(&["zero_stats=1", "blacklist="]);
     assert!(is_cached_by(&place, &mut client, 5));
@@ -66,16 +66,16 @@ fn invalid_rule_is_rejected_with_name_value_and_reason() {
     ] {
         let refused = place.ask("set", words);
         assert_eq!(refused.status.code(), Some(2));
-        assert!(told(&refused).contains(expected), "{}", told(&refused));
+        assert!(printed(&refused).contains(expected), "{}", printed(&refused));
     }
     assert_eq!(place.status()["rules"]["cache_all"], 1);
     server.stop();
-    let said = told(&place.run("set", &["cache_all=0"], true));
+    let said = printed(&place.run("set", &["cache_all=0"], true));
     assert!(said.contains("cache_all=0: is for a cache that is being served"), "{said}");
     let serve = |devices: &[&str], flags: &[&str]| {
         let mut serve = place.command("serve", false);
         serve.current_dir(place.path("")).args(devices).args(["--socket", "s"]).args(flags);
-        told(&serve.output().unwrap())
+        printed(&serve.output().unwrap())
     };
     for (flags, expected) in [
         (["--cache-all", "yes"], "invalid value 'yes' for '--cache-all <0|1>': must be 0 or 1"),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use super::{Client, Place, told};
+use super::{Client, Place, printed};
 
 const DISK_BYTES: u64 = 32 << 20;
 
@@ -59,13 +59,13 @@ fn disk_grows_while_a_client_writes() {
     old.call(1, DISK_BYTES - 4096, 4096, &[5; 4096]);
     let refused = place.ask("grow", &[]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("the disk has not grown"), "{}", told(&refused));
+    assert!(printed(&refused).contains("the disk has not grown"), "{}", printed(&refused));
     let written = while_writing(&place, || {
         let disk = File::options().write(true).open(place.path("disk")).unwrap();
         disk.set_len(DISK_BYTES + (4 << 20)).unwrap();
         let grown = place.ask("grow", &[]);
-        assert!(grown.status.success(), "{}", told(&grown));
-        assert_eq!(told(&grown), "the disk has 37748736 bytes now; it had 33554432\n");
+        assert!(grown.status.success(), "{}", printed(&grown));
+        assert_eq!(printed(&grown), "the disk has 37748736 bytes now; it had 33554432\n");
     });
     assert_eq!(place.status()["volume"]["disk_bytes"], DISK_BYTES + (4 << 20));
     // A connection keeps the size of its handshake.
@@ -78,7 +78,7 @@ fn disk_grows_while_a_client_writes() {
     drop((old, new));
     server.stop();
     let check = place.run("check", &["--full"], true);
-    assert!(check.status.success(), "{}", told(&check));
+    assert!(check.status.success(), "{}", printed(&check));
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn flash_is_replaced_while_a_client_writes() {
     let flash = place.path("flash");
     let refused = place.ask("replace-flash", &["--to", flash.to_str().unwrap(), "--yes"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("is in use by this cache already"), "{}", told(&refused));
+    assert!(printed(&refused).contains("is in use by this cache already"), "{}", printed(&refused));
     let before = place.status();
     let new = place.path("new flash");
     let to = ["--to", new.to_str().unwrap(), "--to-size", "16MiB", "--yes"];
     let written = while_writing(&place, || {
         let moved = place.ask("replace-flash", &to);
-        assert!(moved.status.success(), "{}", told(&moved));
-        assert!(told(&moved).contains(", 0 of them dirty\n"), "{}", told(&moved));
+        assert!(moved.status.success(), "{}", printed(&moved));
+        assert!(printed(&moved).contains(", 0 of them dirty\n"), "{}", printed(&moved));
     });
     let status = place.status();
     let capacity = |status: &serde_json::Value| status["state"]["capacity_blocks"].as_u64().unwrap();
@@ -116,7 +116,7 @@ fn flash_is_replaced_while_a_client_writes() {
     drop(client);
     server.stop();
     let old = place.command("status", false).arg("--flash").arg(&flash).args(&place.flags).output().unwrap();
-    assert!(told(&old).contains("there is no cache on the flash"), "{}", told(&old));
+    assert!(printed(&old).contains("there is no cache on the flash"), "{}", printed(&old));
     let server = place.serve_with(&["--flash", "new flash", "--disk", "disk"]);
     check_written(&mut Client::connect(&place.path("s")), written);
     server.stop();

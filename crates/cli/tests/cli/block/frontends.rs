@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::{Place, Server, told};
+use super::{Place, Server, printed};
 
 /// Whether FUSE is available.
 fn has_fuse() -> bool {
@@ -41,7 +41,7 @@ fn fuse_file_is_served_without_nbd() {
     drop(file);
     let control = place.path("mounted.control");
     let status = place.command("status", false).arg("--control").arg(&control).output().unwrap();
-    let figures = told(&status);
+    let figures = printed(&status);
     assert!(figures.contains("serving mounted/flashwright") && !figures.contains("connections"), "{figures}");
     server.stop();
     assert!(!control.exists());

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use super::{Place, told};
+use super::{Place, printed};
 use crate::loop_device::LoopDevice;
 
 /// Catches a regression: both servers write to the file and lose flushed data.
@@ -16,7 +16,7 @@ fn served_flash_file_is_refused_through_a_loop_device() {
     let served = place.run("serve", &[&both[..], &["--socket", "t"]].concat(), false);
     let checked = place.run("check", &both, false);
     for refused in [served, checked] {
-        let said = told(&refused);
+        let said = printed(&refused);
         assert_eq!(refused.status.code(), Some(2), "{said}");
         let words = format!("{} is in use: process {} (", flash.0, server.child.0.id());
         assert!(said.contains(&words) && said.contains("has the file behind it, "), "{said}");
@@ -26,8 +26,8 @@ fn served_flash_file_is_refused_through_a_loop_device() {
     let other = ["--flash", other.to_str().unwrap(), "--flash-size", "8MiB", "--associativity", "64"];
     let created =
         place.run("create", &[&other[..], &["--disk", &disk.0, "--yes", "--force"]].concat(), false);
-    assert_eq!(created.status.code(), Some(2), "{}", told(&created));
-    assert!(told(&created).contains(&format!("--disk: {} is in use: ", disk.0)), "{}", told(&created));
+    assert_eq!(created.status.code(), Some(2), "{}", printed(&created));
+    assert!(printed(&created).contains(&format!("--disk: {} is in use: ", disk.0)), "{}", printed(&created));
     assert!(!place.path("other").exists());
     server.stop();
 }
@@ -40,9 +40,9 @@ fn file_served_through_one_loop_device_is_refused_through_another() {
     let again = LoopDevice::attach(&place.path("flash"), &[]).expect("the flash already got a loop device");
     let server = place.serve_with(&["--flash", &flash.0, "--disk", "disk"]);
     let refused = place.run("status", &["--flash", &again.0], false);
-    assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(2), "{}", printed(&refused));
     let words = format!("{} is in use: {}, which has the same bytes of the same file, is", again.0, flash.0);
-    assert!(told(&refused).contains(&words), "{}", told(&refused));
+    assert!(printed(&refused).contains(&words), "{}", printed(&refused));
     server.stop();
     assert_eq!(place.run("status", &["--flash", &again.0], false).status.code(), Some(0));
 }
@@ -56,6 +56,6 @@ fn different_parts_of_a_file_are_served_through_loop_devices() {
     let disk = LoopDevice::attach(&both, &["--offset", "8MiB"]).expect("the flash got a loop device");
     let devices = ["--flash", &flash.0, "--disk", &disk.0];
     let created = place.run("create", &[&devices[..], &["--associativity", "64", "--yes"]].concat(), false);
-    assert_eq!(created.status.code(), Some(0), "{}", told(&created));
+    assert_eq!(created.status.code(), Some(0), "{}", printed(&created));
     place.serve_with(&devices).stop();
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
-use super::{Client, Place, Server, told};
+use super::{Client, Place, Server, printed};
 
 /// Writes three blocks to a cache, flushes, and kills the server after `pause_ms`; then damages the page of the second block.
 #[expect(clippy::disallowed_methods, reason = "the server needs time to become idle")]
@@ -33,8 +33,8 @@ fn served(place: &Place) -> (String, String, serde_json::Value, String) {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(server.0.stdout.as_mut().unwrap()), &mut ready)
         .unwrap();
     let status = place.status();
-    let words = told(&place.ask("status", &[]));
-    let metrics = told(&place.ask("status", &["--prometheus"]));
+    let words = printed(&place.ask("status", &[]));
+    let metrics = printed(&place.ask("status", &["--prometheus"]));
     server.0.kill().unwrap();
     let mut warned = String::new();
     std::io::Read::read_to_string(server.0.stderr.as_mut().unwrap(), &mut warned).unwrap();
@@ -46,7 +46,7 @@ fn served(place: &Place) -> (String, String, serde_json::Value, String) {
 fn flush_that_may_be_incomplete_is_dropped_with_a_warning() {
     let place = damaged(0);
     let check = place.run("check", &["--full"], true);
-    let words = told(&check);
+    let words = printed(&check);
     assert!(check.status.success(), "a power cut can leave the same state: {words}");
     let warning =
         "the last flush was not on flash as it was written, and 2 written blocks of it were dropped";
@@ -67,7 +67,7 @@ fn flush_that_may_be_incomplete_is_dropped_with_a_warning() {
 fn damage_to_an_acknowledged_flush_fails_the_check() {
     let place = damaged(1500);
     let check = place.run("check", &["--full"], true);
-    let words = told(&check);
+    let words = printed(&check);
     assert_eq!(check.status.code(), Some(1), "{words}");
     let warning = "1 block of the last acknowledged flush is damaged on flash";
     assert!(words.contains(&format!("WARNING: {warning}")) && words.contains("NOT sound"), "{words}");
@@ -113,7 +113,7 @@ fn status_of_unserved_flash_counts_dirty_blocks() {
             .arg(place.path("flash"))
             .args(&place.flags)
             .output();
-        let text = told(&text.unwrap());
+        let text = printed(&text.unwrap());
         let line = text.lines().find(|line| line.trim_start().starts_with("dirty_blocks")).unwrap();
         assert!(line.ends_with(" 5"), "{text}");
     }

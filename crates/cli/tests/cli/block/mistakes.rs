@@ -2,14 +2,14 @@
 
 use std::os::unix::fs::FileExt;
 
-use super::{Client, Place, told};
+use super::{Client, Place, printed};
 
 /// The error of a command on the cache's directory that fails.
 fn refused(place: &Place, command: &str, words: &[&str]) -> String {
     let mut command = place.command(command, false);
     let output = command.args(words).current_dir(place.directory.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", told(&output));
-    told(&output)
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", printed(&output));
+    printed(&output)
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn disk_of_another_size_gets_no_hint_at_force() {
     std::fs::File::options().write(true).open(place.path("disk")).unwrap().set_len(33 << 20).unwrap();
     for more in [&[][..], &["--force-disk"]] {
         let flush = place.run("flush", more, true);
-        let said = told(&flush);
+        let said = printed(&flush);
         assert!(!flush.status.success() && said.contains("it has 34603008 bytes, not 33554432"), "{said}");
         assert!(!said.contains("--force-disk accepts it"), "{said}");
     }
@@ -48,20 +48,20 @@ fn damaged_flash_is_reported_as_such() {
         let checksums = ["--force", "--yes", "--flash-size", "8MiB", "--associativity", "64", "--checksums"];
         let flags = &checksums[..checksums.len() - usize::from(!has_checksums)];
         let made = place.run("create", flags, true);
-        assert!(made.status.success(), "{}", told(&made));
+        assert!(made.status.success(), "{}", printed(&made));
         let server = place.serve();
         let mut client = Client::connect(&place.path("s"));
         for at in 0..6 {
             client.call(1, at << 20, 1 << 20, &vec![7; 1 << 20]);
         }
         let flushed = place.ask("flush", &[]);
-        assert!(flushed.status.success(), "{}", told(&flushed));
+        assert!(flushed.status.success(), "{}", printed(&flushed));
         server.stop();
         let flash = std::fs::File::options().write(true).open(place.path("flash")).unwrap();
         flash.write_all_at(&vec![9; 4 << 20], 2 << 20).unwrap();
         for full in [&[][..], &["--full"]] {
             let check = place.run("check", full, true);
-            let said = told(&check);
+            let said = printed(&check);
             assert!(!check.status.success(), "{said}");
             let blames_disk = said.contains("without the cache");
             if has_checksums {
@@ -108,7 +108,7 @@ fn directory_and_duplicate_member_are_rejected() {
 fn unknown_setting_lists_all_settings() {
     let place = Place::new();
     let server = place.serve();
-    let said = told(&place.ask("set", &["foo=3"]));
+    let said = printed(&place.ask("set", &["foo=3"]));
     for name in ["policy", "clean_run_blocks", "cache_all", "uncached_clients", "zero_stats", "stop_sync"] {
         assert!(said.contains(name), "{name}: {said}");
     }
@@ -126,7 +126,7 @@ fn hundred_networks_can_be_set_in_one_request() {
         .map(|number| format!("2001:db8:1111:2222:3333:4444:5555:{:04x}/128", number + 0x1000))
         .collect();
     let set = place.ask("set", &[&format!("uncached_clients={}", networks.join(","))]);
-    assert!(set.status.success(), "{}", told(&set));
-    assert!(told(&set).contains("2001:db8:1111:2222:3333:4444:5555:1063"), "{}", told(&set));
+    assert!(set.status.success(), "{}", printed(&set));
+    assert!(printed(&set).contains("2001:db8:1111:2222:3333:4444:5555:1063"), "{}", printed(&set));
     server.stop();
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use super::{Client, Place, Server, told};
+use super::{Client, Place, Server, printed};
 
 const DISK_BYTES: u64 = 32 << 20;
 
@@ -47,13 +47,13 @@ fn grown_disk_is_served_at_its_new_size_with_its_blocks() {
         let place = used(end);
         let not_yet = place.run("grow", &[], true);
         assert_eq!(not_yet.status.code(), Some(2));
-        assert!(told(&not_yet).contains("the disk has not grown"), "{}", told(&not_yet));
+        assert!(printed(&not_yet).contains("the disk has not grown"), "{}", printed(&not_yet));
         resize(&place, "disk", DISK_BYTES + (4 << 20));
         let refused = place.run("flush", &[], true);
-        assert!(told(&refused).contains("`block grow` records its new size"), "{}", told(&refused));
+        assert!(printed(&refused).contains("`block grow` records its new size"), "{}", printed(&refused));
         let grown = place.run("grow", &[], true);
-        assert!(grown.status.success(), "{}", told(&grown));
-        assert_eq!(told(&grown), "the disk has 37748736 bytes now; it had 33554432\n");
+        assert!(grown.status.success(), "{}", printed(&grown));
+        assert_eq!(printed(&grown), "the disk has 37748736 bytes now; it had 33554432\n");
         let server = place.serve();
         let state = &place.status()["state"];
         assert_eq!((&state["dirty_blocks"], &state["held_blocks"]), (&5.into(), &15.into()));
@@ -66,7 +66,7 @@ fn grown_disk_is_served_at_its_new_size_with_its_blocks() {
         server.stop();
         assert_eq!(std::fs::read(place.path("disk")).unwrap()[DISK_BYTES as usize..][..4096], [9; 4096]);
         let check = place.run("check", &["--full"], true);
-        assert!(check.status.success(), "{}", told(&check));
+        assert!(check.status.success(), "{}", printed(&check));
     }
 }
 
@@ -76,7 +76,7 @@ fn shrunk_disk_is_refused_and_nothing_changes() {
     resize(&place, "disk", DISK_BYTES - 4096);
     let refused = place.run("grow", &[], true);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("it has only 33550336 bytes, not 33554432"), "{}", told(&refused));
+    assert!(printed(&refused).contains("it has only 33550336 bytes, not 33554432"), "{}", printed(&refused));
 }
 
 #[test]
@@ -86,15 +86,15 @@ fn cache_moves_to_a_larger_flash_with_all_blocks() {
         let new = place.path("new");
         let to = ["--to", new.to_str().unwrap(), "--to-size", "16MiB", "--yes"];
         let moved = place.run("replace-flash", &to, true);
-        assert!(moved.status.success(), "{}", told(&moved));
-        assert!(told(&moved).contains("15 blocks, 5 of them dirty"), "{}", told(&moved));
+        assert!(moved.status.success(), "{}", printed(&moved));
+        assert!(printed(&moved).contains("15 blocks, 5 of them dirty"), "{}", printed(&moved));
         let old = place
             .command("status", false)
             .arg("--flash")
             .arg(place.path("flash"))
             .args(&place.flags)
             .output();
-        assert!(told(&old.unwrap()).contains("there is no cache on the flash"));
+        assert!(printed(&old.unwrap()).contains("there is no cache on the flash"));
         let server = place.serve_with(&["--flash", "new", "--disk", "disk"]);
         let mut client = Client::connect(&place.path("s"));
         check_blocks(&mut client);
@@ -118,7 +118,7 @@ fn move_to_a_used_flash_is_refused() {
     for to in [place.path("flash"), place.path("disk")] {
         let refused = place.run("replace-flash", &["--to", to.to_str().unwrap(), "--yes"], true);
         assert_eq!(refused.status.code(), Some(2));
-        assert!(told(&refused).contains("is in use by this cache already"), "{}", told(&refused));
+        assert!(printed(&refused).contains("is in use by this cache already"), "{}", printed(&refused));
     }
     let mut file_system = vec![0; 16 << 20];
     file_system[1080..1082].copy_from_slice(b"\x53\xef");
@@ -126,10 +126,10 @@ fn move_to_a_used_flash_is_refused() {
     let to = place.path("ext4");
     let refused = place.run("replace-flash", &["--to", to.to_str().unwrap(), "--yes"], true);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("ext4 file system"), "{}", told(&refused));
+    assert!(printed(&refused).contains("ext4 file system"), "{}", printed(&refused));
     assert!(std::fs::read(&to).unwrap() == file_system);
     let forced = place.run("replace-flash", &["--to", to.to_str().unwrap(), "--yes", "--force"], true);
-    assert!(forced.status.success(), "{}", told(&forced));
+    assert!(forced.status.success(), "{}", printed(&forced));
 }
 
 /// Worn-out flash refuses writes. Catches a regression: its cache cannot be opened.
@@ -150,13 +150,14 @@ fn cache_moves_from_read_only_flash() {
         println!("SKIPPED: there is no unshare");
         return;
     };
-    if told(&moved).contains("unshare") || told(&moved).contains("mount:") {
-        println!("SKIPPED: mounting is not permitted: {}", told(&moved));
+    if printed(&moved).contains("unshare") || printed(&moved).contains("mount:") {
+        println!("SKIPPED: mounting is not permitted: {}", printed(&moved));
         return;
     }
-    assert!(moved.status.success(), "{}", told(&moved));
+    assert!(moved.status.success(), "{}", printed(&moved));
     assert!(
-        told(&moved).contains("never serve") && told(&moved).contains("\"old_flash_overwritten\": false")
+        printed(&moved).contains("never serve")
+            && printed(&moved).contains("\"old_flash_overwritten\": false")
     );
     let server = place.serve_with(&["--flash", "new", "--disk", "disk"]);
     check_blocks(&mut Client::connect(&place.path("s")));

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use super::{Client, Place, told, whose};
+use super::{Client, Place, printed, whose};
 
 /// A cache with a dirty block whose server was killed; `None` if its disk could not be marked.
 fn dirty() -> Option<Place> {
@@ -35,7 +35,7 @@ fn command_with_the_disk_of_another_cache_is_refused() {
     let before = std::fs::read(other.path("disk")).unwrap();
     for command in ["flush", "check", "status", "upgrade", "destroy"] {
         let refused = across(&one, &other, command, &[]);
-        let said = told(&refused);
+        let said = printed(&refused);
         assert!(!refused.status.success(), "{command}: {said}");
         assert!(
             said.contains("belongs to the cache ") && said.contains(", the flash to the cache "),
@@ -49,8 +49,8 @@ fn command_with_the_disk_of_another_cache_is_refused() {
     }
     assert!(std::fs::read(other.path("disk")).unwrap() == before);
     let forced = across(&one, &other, "flush", &["--force-disk"]);
-    assert!(told(&forced).starts_with("wrote back 1 dirty block "), "{}", told(&forced));
-    let refused = told(&other.run("flush", &[], true));
+    assert!(printed(&forced).starts_with("wrote back 1 dirty block "), "{}", printed(&forced));
+    let refused = printed(&other.run("flush", &[], true));
     assert!(
         refused.contains("belongs to the cache "),
         "the forced disk now belongs to the other cache: {refused}"
@@ -66,17 +66,17 @@ fn disk_modified_after_a_crash_is_refused_without_force() {
         .unwrap();
     for command in [&["check", "--full"][..], &["flush"], &["serve", "--socket", "s"]] {
         let refused = place.run(command[0], &command[1..], true);
-        let said = told(&refused);
+        let said = printed(&refused);
         assert!(
             !refused.status.success() && said.contains("modified after the cache"),
             "{command:?}: {said}"
         );
     }
     let forced = place.run("flush", &["--force-disk"], true);
-    assert!(forced.status.success(), "{}", told(&forced));
+    assert!(forced.status.success(), "{}", printed(&forced));
     let bytes = std::fs::read(place.path("disk")).unwrap();
     assert_eq!((bytes[8 << 20], bytes[20 << 20]), (7, 9));
-    assert!(told(&place.run("check", &["--full"], true)).contains("\nsound\n"));
+    assert!(printed(&place.run("check", &["--full"], true)).contains("\nsound\n"));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn unmarked_copy_of_the_disk_requires_force() {
     let bytes = std::fs::read(place.path("disk")).unwrap();
     std::fs::remove_file(place.path("disk")).unwrap();
     std::fs::write(place.path("disk"), bytes).unwrap();
-    let said = told(&place.run("flush", &[], true));
+    let said = printed(&place.run("flush", &[], true));
     assert!(said.contains("lacks the mark of the cache") && said.contains("--force-disk"), "{said}");
     assert!(place.run("flush", &["--force-disk"], true).status.success());
     assert!(place.run("flush", &[], true).status.success(), "the disk is marked now");
@@ -105,7 +105,7 @@ fn disk_status_names_its_cache_until_destroyed() {
         let mut refused = place.command(command[0], false);
         let refused = refused.args(&command[1..]).args(&place.flags).output().unwrap();
         assert_eq!(refused.status.code(), Some(2));
-        let said = told(&refused);
+        let said = printed(&refused);
         assert!(said.contains("belongs to the cache ") && said.contains("--force"), "{said}");
     }
     assert!(!new.exists(), "the new file is removed again");

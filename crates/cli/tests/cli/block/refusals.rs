@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Client, Place, told};
+use super::{Client, Place, printed};
 use crate::loop_device::LoopDevice;
 use crate::{flashwright, result};
 
@@ -21,7 +21,7 @@ fn failed_server_start_leaves_the_cache_closed_and_no_recording() {
         status.arg("--flash").arg(place.path("flash")).args(&place.flags);
         let status = status.args(["--json", "-", "--quiet"]).output().unwrap();
         let figures: Value =
-            serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("{}", told(&status)));
+            serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("{}", printed(&status)));
         figures["state"]["closed"].clone()
     };
     assert_eq!(closed(), true);
@@ -36,7 +36,7 @@ fn failed_server_start_leaves_the_cache_closed_and_no_recording() {
         vec!["--socket", ready, "--fuse", plain],
     ] {
         let refused = place.run("serve", &[&fronts[..], &["--record", recording]].concat(), true);
-        assert_eq!(refused.status.code(), Some(2), "{fronts:?}: {}", told(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{fronts:?}: {}", printed(&refused));
         assert_eq!(closed(), true, "{fronts:?}");
         assert!(!Path::new(recording).exists(), "{fronts:?}");
     }
@@ -51,7 +51,7 @@ fn mount_that_hides_files_is_refused() {
     let fronts = ["--socket", socket.to_str().unwrap(), "--fuse", full.to_str().unwrap()];
     let refused = place.run("serve", &fronts, true);
     assert_eq!(refused.status.code(), Some(2));
-    let said = told(&refused);
+    let said = printed(&refused);
     assert!(said.contains("is not empty: s") && said.contains("would become unreachable"), "{said}");
     assert_eq!(std::fs::read_dir(&full).unwrap().count(), 0);
 }
@@ -63,7 +63,7 @@ fn flash_of_a_cache_is_refused_as_a_disk() {
     let alone = ["--disk", flash.to_str().unwrap(), "--socket", "s"];
     let refused = place.command("serve", false).args(alone).args(&place.flags).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("is the flash of the cache"), "{}", told(&refused));
+    assert!(printed(&refused).contains("is the flash of the cache"), "{}", printed(&refused));
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn swapped_flash_and_disk_are_detected_before_writing() {
         let mut command = place.command("create", false);
         let output = command.args(devices).args(&place.flags).current_dir(place.directory.path()).output();
         let output = output.unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-        told(&output)
+        assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+        printed(&output)
     };
     let said = ask("disk", "flash");
     assert!(said.contains("are flash and disk swapped?"), "{said}");
@@ -92,7 +92,7 @@ fn swapped_flash_and_disk_are_detected_before_writing() {
     ] {
         let mut command = place.command(command, false);
         command.args(["--flash", "disk", "--disk", "flash"]).args(more).args(&place.flags);
-        let said = told(&command.current_dir(place.directory.path()).output().unwrap());
+        let said = printed(&command.current_dir(place.directory.path()).output().unwrap());
         assert!(said.contains("the disk is the flash of a cache: are they swapped?"), "{said}");
     }
     let mut file_system = vec![0; 8 << 20];
@@ -115,7 +115,7 @@ fn disk_with_an_unreachable_end_is_refused() {
         command.args(flags).args(&place.flags).current_dir(place.directory.path());
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        let said = told(&output);
+        let said = printed(&output);
         assert!(said.contains("--disk odd: its last byte does not fill a block of "), "{said}");
     }
 }
@@ -167,7 +167,7 @@ fn regular_file_is_never_replaced_by_a_socket() {
         });
         let refused = command.output().unwrap();
         let words = format!("error: {flag} {}: exists and is not a socket\n", mine.display());
-        assert_eq!((refused.status.code(), told(&refused)), (Some(2), words));
+        assert_eq!((refused.status.code(), printed(&refused)), (Some(2), words));
         assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
     }
     // Sockets left by a killed server do not stop the next one.
@@ -182,7 +182,7 @@ fn regular_file_is_never_replaced_by_a_socket() {
         .arg(&socket)
         .output()
         .unwrap();
-    assert!(told(&second).contains("another server is listening there"), "{}", told(&second));
+    assert!(printed(&second).contains("another server is listening there"), "{}", printed(&second));
     server.stop();
 }
 
@@ -194,7 +194,7 @@ fn check_reports_a_foreign_disk() {
     command.args(["--flash", "flash", "--disk", "other", "--json", "result"]).args(&place.flags);
     let checked = command.current_dir(place.directory.path()).output().unwrap();
     assert_eq!(checked.status.code(), Some(1));
-    let said = told(&checked);
+    let said = printed(&checked);
     assert!(said.starts_with("the disk is not the cache's"), "{said}");
     assert!(said.contains("it has 16777216 bytes, not 33554432") && !said.contains("0 blocks"), "{said}");
     // Catches a regression: the error names the size of the right disk.
@@ -216,9 +216,9 @@ fn read_only_devices_can_be_checked_but_not_served() {
         .map(|(command, more)| place.run(command, &[&both, more.as_slice()].concat(), false));
     let status = place.run("status", &both[..2], false);
     for done in [checked, full, status] {
-        assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+        assert_eq!(done.status.code(), Some(0), "{}", printed(&done));
     }
-    assert!(told(&served).contains(&format!("{} is write-protected", flash.0)), "{}", told(&served));
+    assert!(printed(&served).contains(&format!("{} is write-protected", flash.0)), "{}", printed(&served));
 }
 
 #[test]
@@ -283,37 +283,41 @@ fn cache_is_not_overwritten_without_force() {
     let again = place.run("create", &["--yes"], true);
     assert_eq!(again.status.code(), Some(2));
     assert!(
-        told(&again).contains("already holds the cache") && told(&again).contains("--force"),
+        printed(&again).contains("already holds the cache") && printed(&again).contains("--force"),
         "{}",
-        told(&again)
+        printed(&again)
     );
     let server = place.serve();
     let busy = place.run("check", &[], true);
-    assert!(told(&busy).contains("is in use: process"), "{}", told(&busy));
+    assert!(printed(&busy).contains("is in use: process"), "{}", printed(&busy));
     for (command, more) in
         [("check", &[][..]), ("flush", &[]), ("upgrade", &[]), ("set", &["mode=write-back"])]
     {
         let busy = place.run(command, more, true);
         assert!(
-            told(&busy).contains("if it is being served, reach the server with --socket"),
+            printed(&busy).contains("if it is being served, reach the server with --socket"),
             "{}",
-            told(&busy)
+            printed(&busy)
         );
     }
     Client::connect(&place.path("s")).call(1, 0, 4096, &[1; 4096]);
     server.stop();
-    let unasked = place.run("destroy", &[], true);
-    assert!(told(&unasked).contains("1 block is newer here than on the disk"), "{}", told(&unasked));
+    let unconfirmed = place.run("destroy", &[], true);
+    assert!(
+        printed(&unconfirmed).contains("1 block is newer here than on the disk"),
+        "{}",
+        printed(&unconfirmed)
+    );
     let checked = place.run("check", &["--full"], true);
-    assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
+    assert_eq!(checked.status.code(), Some(0), "{}", printed(&checked));
     let flushed = place.run("flush", &[], true);
-    assert!(flushed.status.success(), "{}", told(&flushed));
-    let unasked = place.run("destroy", &[], true);
-    assert!(told(&unasked).contains("--yes"), "{}", told(&unasked));
+    assert!(flushed.status.success(), "{}", printed(&flushed));
+    let unconfirmed = place.run("destroy", &[], true);
+    assert!(printed(&unconfirmed).contains("--yes"), "{}", printed(&unconfirmed));
     assert!(place.run("destroy", &["--yes"], true).status.success());
     let gone = place.run("check", &[], true);
     assert_eq!(gone.status.code(), Some(2));
-    assert!(told(&gone).contains("no cache"), "{}", told(&gone));
+    assert!(printed(&gone).contains("no cache"), "{}", printed(&gone));
 }
 
 #[test]
@@ -378,15 +382,15 @@ fn usage_errors_report_the_reason() {
         ("serve", &["--socket", "/nowhere/s"], "/nowhere/s"),
     ] {
         let output = place.run(command, more, true);
-        assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {}", told(&output));
-        assert!(told(&output).contains(words), "{command} {more:?}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {}", printed(&output));
+        assert!(printed(&output).contains(words), "{command} {more:?}: {}", printed(&output));
     }
     let same = place.command("check", false).arg("--flash").arg("a").arg("--disk").arg("a").output().unwrap();
-    assert!(told(&same).contains("cannot be both the flash and the disk"), "{}", told(&same));
+    assert!(printed(&same).contains("cannot be both the flash and the disk"), "{}", printed(&same));
     std::os::unix::fs::symlink(place.path("flash"), place.path("link")).unwrap();
     let mut same = place.command("check", false);
     same.args(["--flash", "flash", "--disk", "link"]).args(&place.flags).current_dir(place.directory.path());
-    let said = told(&same.output().unwrap());
+    let said = printed(&same.output().unwrap());
     assert!(said.contains("flash, which is link, cannot be both the flash and the disk"), "{said}");
     for (flash, words) in [
         ("nowhere", "nowhere: does not exist; --flash-size SIZE creates it"),
@@ -409,10 +413,10 @@ fn usage_errors_report_the_reason() {
         let mut absent = place.command("create", false);
         absent.args(["--flash", flash, "--disk", "disk", "--yes"]).args(&place.flags);
         let absent = absent.current_dir(place.directory.path()).output().unwrap();
-        assert!(absent.status.code() == Some(2) && told(&absent).contains(words), "{}", told(&absent));
+        assert!(absent.status.code() == Some(2) && printed(&absent).contains(words), "{}", printed(&absent));
     }
     let nothing = flashwright(&["block", "replay"]);
-    assert!(told(&nothing).contains("name a TRACE, or use --generate mysql8"), "{}", told(&nothing));
+    assert!(printed(&nothing).contains("name a TRACE, or use --generate mysql8"), "{}", printed(&nothing));
 }
 
 /// `cargo xtask vm` tests a kernel with the driver.
@@ -425,8 +429,8 @@ fn missing_ublk_driver_is_reported_with_the_remedy() {
     let socket = place.path("s");
     let output = place.run("serve", &["--socket", socket.to_str().unwrap(), "--ublk", "0"], true);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("--ublk: /dev/ublk-control does not exist"), "{}", told(&output));
-    assert!(told(&output).contains("modprobe ublk_drv"), "{}", told(&output));
+    assert!(printed(&output).contains("--ublk: /dev/ublk-control does not exist"), "{}", printed(&output));
+    assert!(printed(&output).contains("modprobe ublk_drv"), "{}", printed(&output));
     assert!(!socket.exists(), "no server was started");
 }
 
@@ -438,10 +442,10 @@ fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     std::fs::write(&trace, "time_us,op,offset,bytes\n1,W,8192,4096\n2,R,8192,4096\n").unwrap();
     let replay = |more: &[&str]| flashwright(&[&["block", "replay", trace.to_str().unwrap()], more].concat());
     for format in ["auto", "block-csv", "plain"] {
-        let told = result(&replay(&["--format", format, "--cache-size", "64MiB", "--json", "-"]));
-        assert_eq!(told["trace"]["requests"], 2, "{format}");
-        assert_eq!(told["caches"][1]["geometry"]["placement"], "permuted");
-        assert_eq!(told["caches"][1]["tuning"]["hot_percent"], 75);
+        let reported = result(&replay(&["--format", format, "--cache-size", "64MiB", "--json", "-"]));
+        assert_eq!(reported["trace"]["requests"], 2, "{format}");
+        assert_eq!(reported["caches"][1]["geometry"]["placement"], "permuted");
+        assert_eq!(reported["caches"][1]["tuning"]["hot_percent"], 75);
     }
     for (flags, words) in [
         (["--associativity", "0"], "--associativity 0: must be from 1 to 32768"),
@@ -460,19 +464,19 @@ fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     ] {
         let refused = replay(&flags);
         assert_eq!(refused.status.code(), Some(2), "{flags:?}");
-        assert!(told(&refused).contains(words), "{}", told(&refused));
+        assert!(printed(&refused).contains(words), "{}", printed(&refused));
     }
     let contradicted = replay(&["--sweep", "hot-percent", "--set", "hot_percent=50"]);
     let words = "--set hot_percent=50: contradicts --sweep hot-percent";
-    assert!(told(&contradicted).contains(words), "{}", told(&contradicted));
+    assert!(printed(&contradicted).contains(words), "{}", printed(&contradicted));
     let all_warm_up = replay(&["--warm-up", "2"]);
     assert_eq!(all_warm_up.status.code(), Some(1));
-    assert!(told(&all_warm_up).contains("no request was counted"), "{}", told(&all_warm_up));
+    assert!(printed(&all_warm_up).contains("no request was counted"), "{}", printed(&all_warm_up));
     // Catches a regression: a table of zeros precedes the error.
     std::fs::write(&trace, "time_us,op,offset,bytes\n").unwrap();
     let of_nothing = replay(&[]);
     assert_eq!(of_nothing.status.code(), Some(1));
-    let said = told(&of_nothing);
+    let said = printed(&of_nothing);
     assert!(said.contains("the trace has no requests") && !said.contains("ssd_writes"), "{said}");
 }
 
@@ -502,7 +506,7 @@ fn unwritable_result_is_refused_before_devices_change() {
             let mut line = place.command(command, true);
             line.args(*more).args(["--json", result]).current_dir(place.directory.path());
             let output = line.output().unwrap();
-            let words = told(&output);
+            let words = printed(&output);
             assert!(output.status.code() == Some(2) && words.contains(reason), "{command} {result}: {words}");
             assert!(both() == before, "{command} {result}");
         }
@@ -523,7 +527,7 @@ fn result_never_overwrites_a_served_device() {
             let mut line = place.command(command, false);
             line.arg("--socket").arg(place.path("s")).args(more).args(["--json", device]);
             let output = line.current_dir(place.directory.path()).output().unwrap();
-            let words = told(&output);
+            let words = printed(&output);
             assert_eq!(output.status.code(), Some(2), "{command} {device}: {words}");
             assert!(words.contains("would overwrite the device /"), "{command} {device}: {words}");
         }
@@ -531,7 +535,7 @@ fn result_never_overwrites_a_served_device() {
         // The second time the file exists and is not a device.
         for _ in 0..2 {
             let output = place.ask(command, &[more, &["--json", result.to_str().unwrap()]].concat());
-            assert!(output.status.success(), "{command}: {}", told(&output));
+            assert!(output.status.success(), "{command}: {}", printed(&output));
         }
     }
     assert_eq!(both(), before);
@@ -553,7 +557,7 @@ fn impossible_file_size_is_rejected_with_the_limits() {
             let mut line = place.command("create", false);
             line.args(devices).args([flag, size, "--force", "--yes"]);
             let output = line.current_dir(place.directory.path()).output().unwrap();
-            let said = told(&output);
+            let said = printed(&output);
             assert!(said.contains(&format!("{flag} {size}: {name}: {why}")), "{said}");
             assert!(!place.path(name).exists());
         }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 
-use super::{Place, told};
+use super::{Place, printed};
 use crate::loop_device::LoopDevice;
 
 const OPTION_INFO: u32 = 6;
@@ -57,7 +57,7 @@ fn created_sector_size_is_recorded_and_serve_overrides_it() {
     let place = Place::new();
     let created =
         place.run("create", &["--sector-size", "4096", "--associativity", "64", "--force", "--yes"], true);
-    assert!(created.status.success(), "{}", told(&created));
+    assert!(created.status.success(), "{}", printed(&created));
     let devices = ["--flash", "flash", "--disk", "disk"];
     assert_eq!(shown(&place, &devices), 4096);
     assert_eq!(shown(&place, &[&devices[..], &["--sector-size", "512"]].concat()), 1);
@@ -70,7 +70,7 @@ fn created_sector_size_is_recorded_and_serve_overrides_it() {
     child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
         .unwrap();
-    let said = told(&child.wait_with_output().unwrap());
+    let said = printed(&child.wait_with_output().unwrap());
     assert!(said.contains("created with sectors of 4096 bytes and is served with sectors of 512"), "{said}");
 }
 
@@ -85,7 +85,7 @@ fn disk_with_sectors_of_4096_bytes_is_exported_with_them() {
     let devices = devices.each_ref().map(String::as_str);
     let create = [&devices[..], &["--associativity", "64", "--force", "--yes"]].concat();
     let created = place.run("create", &create, false);
-    assert!(created.status.success(), "{}", told(&created));
+    assert!(created.status.success(), "{}", printed(&created));
     assert_eq!(shown(&place, &devices), 4096);
 }
 
@@ -95,8 +95,8 @@ fn impossible_sector_size_is_refused() {
     for wrong in ["0", "520", "128KiB"] {
         for command in ["create", "serve"] {
             let refused = place.run(command, &["--sector-size", wrong], true);
-            assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
-            assert!(told(&refused).contains("power of two from 512 to 65536"), "{}", told(&refused));
+            assert_eq!(refused.status.code(), Some(2), "{}", printed(&refused));
+            assert!(printed(&refused).contains("power of two from 512 to 65536"), "{}", printed(&refused));
         }
     }
     // 32 MiB and a sector: created for this size.
@@ -107,5 +107,5 @@ fn impossible_sector_size_is_refused() {
         &["--disk", odd.to_str().unwrap(), "--sector-size", "4096", "--socket", "x"],
         false,
     );
-    assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(2), "{}", printed(&refused));
 }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::{Client, Ending, Place, Server, told};
+use super::{Client, Ending, Place, Server, printed};
 
 impl Place {
     /// Writes `NAME.toml` for this cache, with more lines.
@@ -30,7 +30,7 @@ fn cache_of_a_file_is_served_and_listed() {
     place.settings_file("photos.toml", "socket = \"in-file\"\n");
     let state = |place: &Place| {
         let listed = place.list(&["--json", "-", "--quiet"]);
-        assert!(listed.status.success(), "{}", told(&listed));
+        assert!(listed.status.success(), "{}", printed(&listed));
         serde_json::from_slice::<Value>(&listed.stdout).unwrap()["caches"][0].clone()
     };
     assert_eq!((&state(&place)["name"], &state(&place)["served"]), (&"photos".into(), &false.into()));
@@ -39,7 +39,7 @@ fn cache_of_a_file_is_served_and_listed() {
     Client::connect(&place.path("in-file")).call(1, 0, 4096, &[7; 4096]);
     let served = state(&place);
     assert_eq!((&served["served"], &served["dirty_blocks"]), (&true.into(), &1.into()), "{served}");
-    let text = told(&place.list(&[]));
+    let text = printed(&place.list(&[]));
     assert!(text.lines().any(|line| line.starts_with("photos           served")), "{text}");
     server.stop();
     // A typed flag takes precedence.
@@ -69,12 +69,12 @@ fn wrong_file_is_refused_with_the_nearest_key() {
     let refused = place.command("serve", false).arg(place.path("photos.toml")).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     let error = format!("photos.toml: line {line}: unknown key `sokket`; did you mean `socket`?");
-    assert!(told(&refused).contains(&error), "{}", told(&refused));
+    assert!(printed(&refused).contains(&error), "{}", printed(&refused));
     let listed = place.list(&[]);
-    assert_eq!(listed.status.code(), Some(1), "{}", told(&listed));
-    assert!(told(&listed).contains("photos           invalid"), "{}", told(&listed));
+    assert_eq!(listed.status.code(), Some(1), "{}", printed(&listed));
+    assert!(printed(&listed).contains("photos           invalid"), "{}", printed(&listed));
     let missing = place.command("serve", false).arg(place.path("missing.toml")).output().unwrap();
-    assert!(told(&missing).contains("missing.toml: No such file"), "{}", told(&missing));
+    assert!(printed(&missing).contains("missing.toml: No such file"), "{}", printed(&missing));
 }
 
 /// systemd starts mounts after this message.
@@ -101,9 +101,9 @@ fn metrics_and_health_are_served_by_http() {
     let place = Place::new();
     let refused = place.run("serve", &["--socket", "s", "--metrics", "0.0.0.0:0"], true);
     assert!(
-        told(&refused).contains("--metrics 0.0.0.0:0: other machines can reach it"),
+        printed(&refused).contains("--metrics 0.0.0.0:0: other machines can reach it"),
         "{}",
-        told(&refused)
+        printed(&refused)
     );
     let mut command = place.command("serve", true);
     command.arg("--socket").arg(place.path("s")).args(["--metrics", "127.0.0.1:0"]);

@@ -46,7 +46,7 @@ fn connections_beyond_the_hard_limit_are_refused_by_flag() {
     let refused = limited(&place, "-n 300", &["--connections", "100"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     let words = "--connections 100: needs 428 file descriptors, but the limit is 300";
-    assert!(told(&refused).contains(words), "{}", told(&refused));
+    assert!(printed(&refused).contains(words), "{}", printed(&refused));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn full_disk_error_of_figures_is_reported() {
         let output =
             status.stdout(File::create("/dev/full").unwrap()).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{format:?}");
-        assert!(told(&output).contains("standard output: No space left"), "{}", told(&output));
+        assert!(printed(&output).contains("standard output: No space left"), "{}", printed(&output));
     }
 }
 
@@ -141,7 +141,7 @@ fn server_of_a_truncated_disk_reports_how_to_recover() {
     assert!(said.contains(promise), "{said}");
     cut(32 << 20).unwrap();
     if whose(&place).contains("belongs to the cache") {
-        let refused = told(&place.run("serve", &["--socket", "s"], true));
+        let refused = printed(&place.run("serve", &["--socket", "s"], true));
         assert!(
             refused.contains("modified after the cache") && refused.contains("--force-disk"),
             "{refused}"
@@ -165,9 +165,9 @@ fn failing_disk_is_reported() {
     assert_eq!((&state["health"], &state["flash_errors"]), (&"disk-errors".into(), &0.into()));
     assert!(state["disk_errors"].as_u64() > Some(0) && state["disk_errors_seconds"].is_f64(), "{state}");
     assert!(state["disk_first_error"].as_str().is_some_and(|error| error.contains("disk")), "{state}");
-    let prometheus = told(&place.ask("status", &["--prometheus"]));
-    let is_told = |line: &str| line.starts_with("flashwright_block_healthy{") && line.ends_with(" 0");
-    assert!(prometheus.lines().any(is_told), "{prometheus}");
+    let prometheus = printed(&place.ask("status", &["--prometheus"]));
+    let is_reported = |line: &str| line.starts_with("flashwright_block_healthy{") && line.ends_with(" 0");
+    assert!(prometheus.lines().any(is_reported), "{prometheus}");
     // Restored so that the cache can be closed.
     disk.set_len(32 << 20).unwrap();
     let mut stderr = server.child.0.stderr.take().unwrap();

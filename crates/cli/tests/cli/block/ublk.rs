@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::told;
+use super::printed;
 use crate::flashwright;
 
 fn has_devices() -> bool {
@@ -17,16 +17,16 @@ fn without_ublk_devices_the_list_is_empty_and_delete_fails() {
     }
     let listed = flashwright(&["block", "ublk", "list"]);
     assert!(listed.status.success());
-    assert_eq!(told(&listed), "there are no ublk devices\n");
+    assert_eq!(printed(&listed), "there are no ublk devices\n");
     let json = flashwright(&["block", "ublk", "list", "--json", "-", "--quiet"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&json["command"], &json["devices"]), (&"block ublk list".into(), &serde_json::json!([])));
     let deleted = flashwright(&["block", "ublk", "delete", "7", "--yes"]);
     assert_eq!(deleted.status.code(), Some(2));
     assert!(
-        told(&deleted).contains("there is no /dev/ublkb7; there are no ublk devices"),
+        printed(&deleted).contains("there is no /dev/ublkb7; there are no ublk devices"),
         "{}",
-        told(&deleted)
+        printed(&deleted)
     );
     assert!(!Path::new("/dev/ublkb7").exists());
 }

@@ -117,9 +117,9 @@ fn statistics_are_unknown_without_privilege_and_io_works() {
     let device = over(fake, &placed()).unwrap();
     write(&device, PlacementHandle(1), 1).unwrap();
     assert_eq!(device.counters().media_written_bytes, None);
-    let told = over(Fake::new(), &placed()).unwrap();
-    write(&told, PlacementHandle(1), 3).unwrap();
-    assert_eq!(told.counters().media_written_bytes, Some(3 * 4096));
+    let with_statistics = over(Fake::new(), &placed()).unwrap();
+    write(&with_statistics, PlacementHandle(1), 3).unwrap();
+    assert_eq!(with_statistics.counters().media_written_bytes, Some(3 * 4096));
 }
 
 #[test]

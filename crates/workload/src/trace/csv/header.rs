@@ -167,7 +167,7 @@ impl<'a> Header<'a> {
     }
 
     /// Whether the header suffices to read the table without further configuration.
-    pub(in crate::trace) fn is_told(&self) -> bool {
+    pub(in crate::trace) fn is_identified(&self) -> bool {
         self.has(KEY) && self.has(SIZE)
     }
 

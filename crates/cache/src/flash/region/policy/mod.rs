@@ -169,7 +169,7 @@ pub trait RegionPolicy: Send {
     }
 
     /// The policy's counters, for the statistics.
-    fn deeds(&self) -> PolicyCounts {
+    fn policy_counts(&self) -> PolicyCounts {
         PolicyCounts::default()
     }
 }

@@ -63,7 +63,7 @@ pub struct Ripq {
     average: f64,
     /// The region that is reclaimed early because it is mostly dead, and the place of its live items.
     compacted: Option<(RegionId, Placing)>,
-    deeds: PolicyCounts,
+    policy_counts: PolicyCounts,
 }
 
 impl Ripq {
@@ -89,7 +89,7 @@ impl Ripq {
             floor: 0.0,
             average: 0.0,
             compacted: None,
-            deeds: PolicyCounts::default(),
+            policy_counts: PolicyCounts::default(),
         }
     }
 
@@ -132,7 +132,7 @@ impl Ripq {
         let block = self.queue.region(region);
         self.compacted = Some((region, Placing { level: block.section, worth: block.worth() }));
         self.queue.leave(region);
-        self.deeds.compactions += 1;
+        self.policy_counts.compactions += 1;
         Some(region)
     }
 
@@ -149,7 +149,7 @@ impl Ripq {
                 Some(region) if self.reinsertion_ratio(region) > hot_above => self.queue.defer(region),
                 _ => return,
             }
-            self.deeds.deferrals += 1;
+            self.policy_counts.deferrals += 1;
         }
     }
 
@@ -201,7 +201,7 @@ impl RegionPolicy for Ripq {
     }
 
     fn raised(&mut self, item: &Resident, raise: Raise) {
-        self.deeds.raises += 1;
+        self.policy_counts.raises += 1;
         self.queue.take(item.region, item.rank, item.units);
         self.queue.add(item.region, raise.rank, Counted { units: item.units, worth: raise.worth });
     }
@@ -227,7 +227,7 @@ impl RegionPolicy for Ripq {
         let cold = self.cold();
         let victim = cold.or_else(|| self.queue.last_region())?;
         if cold.is_some() && self.queue.last_region() != cold {
-            self.deeds.cold_victims += 1;
+            self.policy_counts.cold_victims += 1;
         }
         let ratio = self.reinsertion_ratio(victim).min(1.0);
         let coefficient = self.config.early_reclaim.map_or(1.0, |early_reclaim| early_reclaim.coefficient);
@@ -276,7 +276,7 @@ impl RegionPolicy for Ripq {
         self.queue.reenter(item.region, item.rank, item.units)
     }
 
-    fn deeds(&self) -> PolicyCounts {
-        PolicyCounts { memory_bytes: self.queue.memory_bytes() as u64, ..self.deeds }
+    fn policy_counts(&self) -> PolicyCounts {
+        PolicyCounts { memory_bytes: self.queue.memory_bytes() as u64, ..self.policy_counts }
     }
 }

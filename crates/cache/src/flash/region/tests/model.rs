@@ -182,12 +182,12 @@ fn frequently_read_items_survive_reclaim() {
 
 #[test]
 fn eviction_callback_receives_every_selected_item_and_no_other() {
-    let told = Arc::new(parking_lot::Mutex::new(HashMap::new()));
-    let sink = Arc::clone(&told);
+    let reported = Arc::new(parking_lot::Mutex::new(HashMap::new()));
+    let sink = Arc::clone(&reported);
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store =
         open(device, small()).with_eviction_callback(Arc::new(move |item: &FlashItem<'_>, take_out| {
-            assert!(take_out(), "nobody forgets it meanwhile");
+            assert!(take_out(), "the item is not forgotten meanwhile");
             let key = u64::from_le_bytes(item.key.try_into().unwrap());
             assert_eq!(*item.value, [&value(key, 0)[..]]);
             assert!(sink.lock().insert(key, ()).is_none(), "key {key} left twice");
@@ -199,9 +199,9 @@ fn eviction_callback_receives_every_selected_item_and_no_other() {
         }
         work_until_idle(&store);
     }
-    assert!(told.lock().len() > 500);
+    assert!(reported.lock().len() > 500);
     for key in 0..1500 {
-        let left = told.lock().contains_key(&key);
+        let left = reported.lock().contains_key(&key);
         assert_eq!(left, key % 10 != 0 && get(&store, key).found().is_none(), "key {key}");
     }
 }

@@ -209,7 +209,7 @@ fn sealed_region_without_a_flush_is_flushed_by_the_waiting_task() {
         put_version(&store, key, 0);
         key += 1;
     }
-    assert!(!store.supply.is_flushing(), "nobody does yet");
+    assert!(!store.supply.is_flushing(), "no flush has begun");
     shut(&gate);
     let mut flush = pin!(store.step(Waiting::Task));
     assert!(poll_once(flush.as_mut()).is_none());

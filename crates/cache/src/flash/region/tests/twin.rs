@@ -43,9 +43,12 @@ fn assert_twins(config: &RegionConfig) {
     let stats = store.stats();
     let moved = stats.reinserted_bytes + stats.inserted_bytes;
     assert_eq!(written_bytes(&twin), moved, "written, {stats:?}");
-    let deeds = twin.deeds();
-    assert_eq!((stats.raises, stats.regions_deferred), (deeds.raises, deeds.deferrals));
-    assert_eq!((stats.cold_victims, stats.compactions), (deeds.cold_victims, deeds.compactions));
+    let policy_counts = twin.policy_counts();
+    assert_eq!((stats.raises, stats.regions_deferred), (policy_counts.raises, policy_counts.deferrals));
+    assert_eq!(
+        (stats.cold_victims, stats.compactions),
+        (policy_counts.cold_victims, policy_counts.compactions)
+    );
 }
 
 fn written_bytes(twin: &DryStore) -> u64 {
