@@ -12,7 +12,7 @@ use crate::packages::{Packages, Unavailable};
 const CONFIGURATION: &str = "[book]\ntitle = \"Flashwright\"\nlanguage = \"en\"\nsrc = \"src\"\n\
                              [build]\nbuild-dir = \"html\"\n[output.html]\nno-section-label = true\n";
 
-/// The suite with the oldest mdBook that renders the pages.
+/// The Debian suite that mdBook is installed from: older ones have an mdBook that does not render the pages.
 const SUITE: &str = "trixie";
 
 /// Checks the links of all documents and builds the site.

@@ -42,7 +42,7 @@ fn archive(root: &Path, target: &Path, packages: &Path) -> Result<(), String> {
             "{error}\nthe static binary needs `rustup target add {STATIC_TARGET}` and musl-gcc (Debian: musl-tools)"
         ));
     }
-    // Beside the other files, where the Containerfile expects it.
+    // The Containerfile expects the binary beside the packages.
     let binary = packages.join("flashwright");
     let from = target.join(STATIC_TARGET).join("release/flashwright");
     std::fs::copy(&from, &binary).map_err(|error| format!("{}: {error}", from.display()))?;

@@ -1,7 +1,7 @@
 //! Blocks of a trace replayed per second of CPU time: `cargo bench -p flashwright-bench --bench block_replay`.
 //!
 //! The requests are prepared before the clock starts, so that the cache alone is measured: sets, policy, cleaning, and both disks.
-#![allow(clippy::print_stdout, reason = "a benchmark tells what it measured")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 #![allow(clippy::unwrap_used, reason = "in a benchmark, a failed unwrap fails the test")]
 
 use block::sets::Preset;

@@ -151,7 +151,7 @@ impl Made {
         words
     }
 
-    /// The same for the result file.
+    /// The summary as JSON, for the result file.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({

@@ -200,7 +200,7 @@ struct Set {
     version: Version,
     /// Time at which the value was known to exist: it was found, or its set completed. `None` before that.
     ended: Option<Moment>,
-    /// Time after which it must not be found.
+    /// Time after which the version must not be found.
     dead: Moment,
 }
 

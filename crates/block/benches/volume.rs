@@ -1,7 +1,7 @@
 //! CPU time per request of a volume on devices in memory, which copy the data once each.
 //!
 //! `cargo bench -p flashwright-block --bench volume`; with `-- --test` a short run that checks that it works.
-#![allow(clippy::print_stdout, reason = "a benchmark tells what it measured")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 #![allow(clippy::unwrap_used, reason = "in a benchmark, a failed unwrap fails the test")]
 
 use std::sync::Arc;

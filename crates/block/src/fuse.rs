@@ -133,7 +133,7 @@ impl Mounted {
     fn end(&self, session: &BackgroundSession) -> io::Result<Unmounted> {
         if let Err(error) = unmount(&self.path, UnmountFlags::empty()).map_err(io::Error::from) {
             match error.kind() {
-                // Another process has just unmounted it.
+                // Another process has just unmounted the file system.
                 io::ErrorKind::InvalidInput => {}
                 io::ErrorKind::ResourceBusy => {
                     unmount(&self.path, UnmountFlags::DETACH)?;

@@ -23,7 +23,7 @@ struct Mix {
     name: &'static str,
     /// Smallest and largest size of each kind of value, and its share of the keys in percent.
     kinds: &'static [(u64, u64, u64)],
-    /// The same after a third of the requests.
+    /// The kinds of values after a third of the requests.
     later: &'static [(u64, u64, u64)],
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 
     let second = InsertOptions { ttl_seconds: Some(1), ..forever };
     cache.insert_blocking(b"session", b"alice", second);
-    println!("session at once: {}", cache.get_blocking(b"session").is_some());
+    println!("session before expiry: {}", cache.get_blocking(b"session").is_some());
     let timer = SystemTimer::default();
     timer.wait_until(timer.monotonic_ns() + 2_000_000_000);
     println!("session after 2 s: {}", cache.get_blocking(b"session").is_some());

@@ -32,7 +32,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 
     let minute = InsertOptions { ttl_seconds: Some(60), ..forever };
     cache.insert_blocking(b"session", b"alice", minute);
-    println!("session at once: {}", cache.get_blocking(b"session").is_some());
+    println!("session before expiry: {}", cache.get_blocking(b"session").is_some());
     clock.advance_by(61_000_000_000);
     println!("session after 61 s: {}", cache.get_blocking(b"session").is_some());
 

@@ -31,7 +31,7 @@ pub(crate) struct Closing {
 }
 
 const OPEN: u8 = 0;
-/// A call is closing it.
+/// A call is closing the cache.
 const IN_PROGRESS: u8 = 1;
 /// Closing started and did not end.
 const UNFINISHED: u8 = 2;

@@ -89,18 +89,18 @@ pub struct Destroyed<'a> {
     pub key: &'a [u8],
     /// Its value; of a chained item its own, without its chain.
     pub value: &'a [u8],
-    /// Why it left.
+    /// Why the item left the cache.
     pub reason: Removal,
-    /// The tier that held it: DRAM, if both did.
+    /// The tier that held the item; DRAM if both tiers held it.
     pub layer: Layer,
 }
 
 /// Why an item left the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// A call removed it.
+    /// A call removed the item.
     Removed,
-    /// A newer item replaced it.
+    /// A newer item replaced the item.
     Replaced,
     /// The cache was cleared.
     Cleared,

@@ -97,7 +97,7 @@ pub enum CacheError {
     /// Writes to flash failed, and the items in them were lost.
     #[error("{items} items were lost: the flash device fails")]
     Lost {
-        /// Their number, as far as it is known.
+        /// Number of lost items, as far as it is known.
         items: u64,
     },
     /// The deadline passed before everything was written: the device does not respond, or is too slow.

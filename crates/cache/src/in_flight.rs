@@ -390,7 +390,7 @@ mod tests {
         }
     }
 
-    /// Counts its wakes.
+    /// A waker that counts how often it is woken.
     #[derive(Default)]
     struct Count(AtomicUsize);
 

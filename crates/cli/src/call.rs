@@ -21,7 +21,7 @@ pub struct Call {
 #[derive(Debug, Default)]
 struct Progress {
     done: AtomicU64,
-    /// 0 if unknown.
+    /// Total amount of work; 0 if unknown.
     total: AtomicU64,
 }
 

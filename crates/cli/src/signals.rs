@@ -82,7 +82,7 @@ impl Changing {
                 say_error(format_args!("interrupted: {words}; another signal ends the process immediately"));
             }
         };
-        at_first(act).map_err(|error| format!("signals: {error}"))?;
+        at_first(act).map_err(|error| format!("cannot handle signals: {error}"))?;
         Ok(changing)
     }
 

@@ -142,7 +142,7 @@ struct Served {
 struct Cached {
     /// The export for clients whose blocks are not cached.
     uncached: Arc<dyn Export>,
-    /// Decides which clients those are.
+    /// Decides which clients' blocks are cached.
     admission: Arc<Admission>,
     slot: VolumeSlot,
     /// The names of flash and disk.

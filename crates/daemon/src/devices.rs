@@ -28,7 +28,7 @@ pub struct Devices {
     /// Disk behind the flash: a block device or a file, or a stripe (stripe:A,B) or a model disk (hdd:PATH)
     #[arg(long, value_name = "PATH")]
     pub disk: String,
-    /// How to open them.
+    /// How to open flash and disk.
     #[command(flatten)]
     pub opening: Opening,
 }
@@ -58,7 +58,7 @@ pub struct Opened {
     pub flash: Arc<dyn Device>,
     /// Members of a striped flash.
     pub members: Vec<Member>,
-    /// The disk behind it.
+    /// The disk behind the flash.
     pub disk: Arc<dyn Device>,
 }
 
@@ -66,7 +66,7 @@ pub struct Opened {
 pub struct OpenedVolume {
     /// The volume.
     pub volume: Volume,
-    /// The result of opening it.
+    /// The result of opening the volume.
     pub recovery: Recovery,
     /// Its flash.
     pub flash: Arc<dyn Device>,

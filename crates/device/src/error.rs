@@ -35,7 +35,7 @@ impl IoError {
         Self { kind, context: context.into(), source: None }
     }
 
-    /// The same with the system's error as source.
+    /// As [`new`](Self::new), with the system's error as source.
     pub fn with_source(kind: ErrorKind, context: impl Into<String>, source: std::io::Error) -> Self {
         Self { kind, context: context.into(), source: Some(source) }
     }

@@ -33,7 +33,7 @@ pub(crate) trait Medium: Kernel + Send + Sync + 'static {
     type Submission: squeue::EntryMarker;
     type Completion: cqueue::EntryMarker;
 
-    /// The ring operations of its entries.
+    /// The io_uring operations that the medium submits.
     const OPERATIONS: &'static [u8];
 
     /// The descriptor that entries refer to as [`FILE`].
@@ -200,7 +200,7 @@ impl<M: Medium> Open<M> {
         }
     }
 
-    /// The same for a blocking caller: returns the outcome.
+    /// Executes a request for a blocking caller and returns the outcome.
     fn execute(&self, request: Request) -> Outcome {
         let transfer = match self.check(request) {
             Ok(transfer) => transfer,

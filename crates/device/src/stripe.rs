@@ -142,7 +142,7 @@ struct Piece {
 struct Part {
     device: usize,
     request: Request,
-    /// Position of its data in the whole request's buffer.
+    /// Position of this part's data in the buffer of the whole request.
     range: Range<usize>,
 }
 

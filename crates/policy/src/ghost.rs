@@ -81,7 +81,7 @@ impl Ghost {
     #[cold]
     fn grow(&mut self, lines: usize) {
         if self.lines.capacity() < lines {
-            // Not doubled, because spare capacity is memory too.
+            // The capacity grows by a 32nd, not by doubling, which would waste memory.
             self.lines.reserve_exact(lines + lines / 32 - self.lines.len());
         }
         while self.lines.len() < lines {

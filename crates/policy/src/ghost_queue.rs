@@ -63,7 +63,7 @@ impl GhostQueue {
         self.take_time(hash).is_some()
     }
 
-    /// The same, with the time of the eviction.
+    /// Removes the key if it is among the ghosts, and returns the time of its eviction.
     pub fn take_time(&mut self, hash: u64) -> Option<u32> {
         let taken = self.find(hash).copied().map(|number| {
             self.forget(hash, number);

@@ -38,7 +38,7 @@ pub struct PrefixCounts {
     pub deletes: u64,
 }
 
-/// The same for threads that add to them.
+/// Atomic counters of a prefix, to which several threads add.
 #[derive(Debug, Default)]
 pub struct Counts {
     gets: AtomicU64,

@@ -78,9 +78,9 @@ pub struct Space {
 pub struct PlacementCard {
     /// Reclaim-unit handles, the default one included.
     pub handles: u16,
-    /// Their kind.
+    /// Kind of the handles.
     pub kind: Kind,
-    /// Namespaces that it can be divided into.
+    /// Number of namespaces that the drive can be divided into.
     pub namespaces: u16,
 }
 

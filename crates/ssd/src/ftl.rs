@@ -46,7 +46,7 @@ pub struct Ftl {
 #[derive(Clone, Copy)]
 pub(crate) struct Unit {
     pub(crate) live: u32,
-    /// Collection class of the data in it.
+    /// Collection class of the unit's data.
     pub(crate) class: u16,
     pub(crate) group: u8,
     pub(crate) state: UnitState,

@@ -246,7 +246,7 @@ pub fn drive<M: Medium>(ftl: &mut Ftl, writer: &mut Writer, pages: u64, medium: 
 /// The part of the measurement that the counts cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// All of it.
+    /// The whole measurement.
     All,
     /// The pages written until the run was ended.
     Part,
@@ -328,7 +328,7 @@ pub enum Served {
 /// Virtual time of the measured part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// From its first arrival to its last.
+    /// From the first arrival of a request in the measured part to the last.
     pub came_ns: u64,
     /// From the last completion before it to its own last completion: longer if the drive falls behind.
     pub done_ns: u64,

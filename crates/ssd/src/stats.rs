@@ -116,7 +116,7 @@ pub enum EventKind {
     },
     /// 03h: a write named a placement that the drive does not have.
     InvalidPlacement {
-        /// The handle it named.
+        /// The handle that the write named.
         handle: u16,
     },
     /// 80h: collection moved live pages out of a unit.

@@ -87,9 +87,9 @@ impl Ceiling {
 
 #[derive(Clone, Copy, Default)]
 struct Die {
-    /// End of its queued programs, erases and reads of collection.
+    /// Time at which the die's queued programs, erases and collection reads end.
     busy_until_ns: u64,
-    /// End of its queued reads of the host.
+    /// Time at which the die's queued host reads end.
     reading_until_ns: u64,
 }
 

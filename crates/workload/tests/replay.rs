@@ -49,7 +49,7 @@ fn drain_all(replay: &Replay, workers: usize) -> Vec<Vec<Seen>> {
     drain_at_most_all(usize::MAX, replay, workers)
 }
 
-/// The same for workers that end after `most` requests.
+/// As [`drain_all`], for workers that end after `most` requests.
 fn drain_at_most_all(most: usize, replay: &Replay, workers: usize) -> Vec<Vec<Seen>> {
     let sources = replay.sources(workers, 0).unwrap();
     let drain = |mut source: Box<dyn Source>| move || drain_at_most(most, source.as_mut());

@@ -57,7 +57,7 @@ pub struct Summary {
     pub bare: Disk,
     /// Share of the disk's work that the busier half of the sets causes.
     pub busier_half: f64,
-    /// The same share for misses alone.
+    /// Share of the misses that the busier half of the sets causes.
     pub busier_half_misses: f64,
     /// Missed blocks and cleaned blocks of each set.
     pub by_set: Vec<(u64, u64)>,

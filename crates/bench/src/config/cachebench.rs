@@ -65,7 +65,7 @@ pub enum Loaded {
 pub struct ConfigError {
     /// Path of the file.
     pub file: PathBuf,
-    /// All errors found in it.
+    /// All errors found in the file.
     pub problems: Vec<Diagnostic>,
 }
 

@@ -26,7 +26,7 @@ struct Place<'a> {
     test: &'a TestConfig,
     /// The distribution that has the key, if it is a distribution key.
     distribution: &'a Distribution,
-    /// Index of the pool of that distribution.
+    /// Index of the pool that `distribution` belongs to.
     pool: usize,
 }
 

@@ -73,7 +73,7 @@ pub struct ObjectsPlan {
 pub struct SizeLimitPlan {
     /// The limit.
     pub bytes: u64,
-    /// Interval of the controller that enforces it.
+    /// Interval of the controller that enforces the limit.
     pub interval: Duration,
 }
 
@@ -291,7 +291,7 @@ pub enum StressorPlan {
     References,
     /// Maps in chained items.
     Map,
-    /// The same, found by an ordered index.
+    /// Maps in chained items, with entries found by an ordered index.
     RangeMap,
     /// Caches that are shut down while memory moves between size classes.
     FastShutdown,

@@ -69,7 +69,7 @@ pub struct OfLog {
     pub capacities: f64,
     /// Write amplification of the last tenth of them in the log.
     pub logged: f64,
-    /// The same of the model.
+    /// Write amplification of the same part in the model.
     pub modelled: f64,
     /// Mean relative difference of write amplification over all of them.
     pub residual: f64,

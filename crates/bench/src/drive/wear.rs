@@ -29,7 +29,7 @@ pub struct Sample {
     pub wear: Wear,
     /// Media bytes divided by host bytes since the previous sample.
     pub amplification_since_last: Option<f64>,
-    /// The same since the first sample.
+    /// Media bytes divided by host bytes since the first sample.
     pub amplification_since_first: Option<f64>,
 }
 

@@ -123,7 +123,7 @@ const BURST: u64 = UNLIMITED;
 pub struct CacheSetup {
     /// Size of flash.
     pub flash_mib: u64,
-    /// Divisor of sizes when it runs.
+    /// Divisor by which a run scales the sizes.
     pub scale: u32,
     /// Whether writes use placement.
     pub placement: bool,

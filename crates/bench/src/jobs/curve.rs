@@ -12,15 +12,15 @@ pub struct Interval {
     pub host_bytes: u64,
     /// Bytes that the drive had programmed by then.
     pub media_bytes: u64,
-    /// Virtual time at its end.
+    /// Virtual time at the end of the interval.
     pub end_ns: u64,
-    /// Its own length.
+    /// Length of the interval.
     pub duration_ns: u64,
-    /// Bytes that the host wrote in it.
+    /// Bytes that the host wrote in the interval.
     pub written_bytes: u64,
-    /// Bytes programmed in it.
+    /// Bytes programmed in the interval.
     pub programmed_bytes: u64,
-    /// Bytes read in it.
+    /// Bytes read in the interval.
     pub read_bytes: u64,
     /// Median and 99th percentile of the latency of its writes, if there are any.
     pub write_ns: [Option<u64>; 2],

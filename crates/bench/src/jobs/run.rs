@@ -59,9 +59,9 @@ pub struct KindFigures {
 pub struct Phase {
     /// Counts of this phase.
     pub stats: Stats,
-    /// When it began.
+    /// Virtual time at which the phase began.
     pub begin_ns: u64,
-    /// When it ended.
+    /// Virtual time at which the phase ended.
     pub end_ns: u64,
 }
 

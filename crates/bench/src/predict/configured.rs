@@ -29,7 +29,7 @@ pub struct Configured {
     pub dram_bytes: u64,
     /// Bytes of the cache on flash.
     pub flash_bytes: u64,
-    /// Share of them for small objects.
+    /// Share of `flash_bytes` for small objects.
     pub small_share: f64,
     /// The engine for small objects.
     pub small: SmallEngine,

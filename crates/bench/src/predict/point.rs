@@ -24,7 +24,7 @@ pub struct Point {
     pub hit_ratio_dram: Option<Figure>,
     /// Bytes that the host writes over bytes of the keys and values admitted.
     pub alwa: Option<Figure>,
-    /// How these three vary over time.
+    /// Variation of `hit_ratio`, `hit_ratio_dram` and `alwa` over time.
     pub over_time: OverTime,
     /// Bytes that the medium writes over bytes that the host writes.
     pub dlwa: Option<Figure>,

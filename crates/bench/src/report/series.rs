@@ -67,15 +67,15 @@ pub struct Series {
 /// Figures of the time between two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// Its end, in seconds since the start of the run.
+    /// End of the span, in seconds since the start of the run.
     pub until_seconds: f64,
-    /// Its length.
+    /// Length of the span.
     pub seconds: f64,
-    /// Counters in it.
+    /// Counters of the span.
     pub counts: Counts,
-    /// Counters of flash in it; `None` without flash.
+    /// Counters of flash in the span; `None` without flash.
     pub flash: Option<FlashStats>,
-    /// Latencies in it.
+    /// Latencies in the span.
     pub tails: Tails,
 }
 

@@ -64,11 +64,11 @@ counts! {
     could_exist_misses,
     /// Completed requests for several items.
     objects,
-    /// Those that found all their items.
+    /// Requests for several items that found all of them.
     object_hits,
-    /// Those that found some of their items.
+    /// Requests for several items that found some of them.
     object_partial_hits,
-    /// Bytes that these requested.
+    /// Bytes requested by requests for several items.
     egress_bytes,
     /// Those of `egress_bytes` that were in found items.
     egress_bytes_found,

@@ -124,7 +124,7 @@ pub struct Instance<T> {
 struct Progress {
     running: AtomicUsize,
     started_ns: AtomicU64,
-    /// 0 while it runs.
+    /// Time at which the instance ended; 0 while it runs.
     ended_ns: AtomicU64,
     /// When the first request of a trace was available; finding it can take long.
     trace_started_ns: OnceLock<u64>,
@@ -169,7 +169,7 @@ pub trait Observable {
 pub struct Limits {
     /// `maxFlashWriteMB`.
     pub flash_written: Option<f64>,
-    /// The trace, over all its passes.
+    /// Share of the trace that was replayed, over all its passes.
     pub trace: Option<f64>,
 }
 

@@ -19,9 +19,9 @@ pub struct Sweeps {
     pub mode: &'static str,
     /// Number of iterations.
     pub sweeps: u64,
-    /// Items visited in all of them.
+    /// Items visited in all iterations.
     pub items: u64,
-    /// Bytes of their keys and values.
+    /// Bytes of the visited keys and values.
     pub bytes: u64,
     /// Duration without pauses, in nanoseconds.
     pub ns: u64,
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn sweep_is_interrupted_at_the_end_of_the_run() {
         assert_eq!(totals(&sweeper(DAY, Duration::ZERO, Duration::ZERO), |_| true).sweeps, 0);
-        // Here it is in its first pause.
+        // The run ends during the first pause of the sweeper.
         assert_eq!(totals(&sweeper(MILLISECOND, DAY, Duration::ZERO), |_| true).sweeps, 0);
     }
 }

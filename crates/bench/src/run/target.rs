@@ -103,7 +103,7 @@ pub trait Target: Send + Sync {
 
 /// A found value.
 pub trait Found: Deref<Target = [u8]> {
-    /// The tier that held it.
+    /// The tier that held the item.
     fn layer(&self) -> Layer;
 
     /// Calls `show` with each chained item, in any order.

@@ -30,13 +30,13 @@ pub(super) struct Baseline {
 /// The warm-up, which is excluded from the figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Warmup {
-    /// Whether it ended; otherwise the figures include the whole run.
+    /// Whether the warm-up ended; otherwise the figures include the whole run.
     pub ended: bool,
-    /// Its length in seconds.
+    /// Length of the warm-up in seconds.
     pub seconds: f64,
-    /// Its counters.
+    /// Counters of the warm-up.
     pub counts: Counts,
-    /// Bytes written to flash during it.
+    /// Bytes written to flash during the warm-up.
     pub flash_bytes: u64,
 }
 

@@ -149,16 +149,16 @@ pub enum SampleWarning {
     FewWait {
         /// Size of the part, in percent.
         percent: u8,
-        /// Number of sampled objects that fit in it.
+        /// Number of sampled objects that fit in that part.
         objects: f64,
-        /// Sampling rate that suffices; 1 or more means that only all objects do.
+        /// Sampling rate that suffices; 1 or more means that no sample suffices.
         rate: f64,
     },
     /// Only a few sampled objects, at the weight of all objects that they represent, fit in the cache.
     Coarse {
-        /// Number of objects that fit, weighted by their bytes.
+        /// Number of sampled objects that fit, weighted by their bytes.
         objects: f64,
-        /// Sampling rate that suffices; 1 or more means that only all objects do.
+        /// Sampling rate that suffices; 1 or more means that no sample suffices.
         rate: f64,
     },
     /// The policy values objects by size, and a sampled object has the weight of all that it represents.

@@ -23,7 +23,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Zero, Self::Trim, Self::Flush];
 
     /// The name in output.

@@ -48,7 +48,7 @@ pub fn check_requests(data: &[u8]) {
         let len = usize::from(u16::from_le_bytes([low, high])).min(after.len()).min(MAX_BODY_BYTES);
         let (body, next) = after.split_at(len);
         rest = next;
-        // The kernel sends it once, at the end.
+        // The kernel sends DESTROY once, at the end.
         if u32::from(code) != DESTROY {
             kernel.check_request(u32::from(code), u64::from(inode), body);
         }

@@ -32,7 +32,7 @@ pub(super) struct ServerShared {
 }
 
 impl ServerShared {
-    /// The offers with the present size of each export.
+    /// The exports offered to clients, with their current sizes.
     fn present_offers(&self) -> Vec<Offer> {
         let present =
             |(offer, export): (&Offer, &Arc<dyn Export>)| Offer { shape: export.shape(), ..offer.clone() };

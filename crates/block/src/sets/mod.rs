@@ -371,13 +371,13 @@ impl Sets {
         self.dirty
     }
 
-    /// Number of blocks in hot lists, and of others.
+    /// Number of blocks in hot lists, and number of all other blocks.
     #[must_use]
     pub fn hot_and_warm_blocks(&self) -> (u64, u64) {
         self.queues.hot_and_warm()
     }
 
-    /// Total moves to hot lists, and from them.
+    /// Total number of promotions to hot lists, and of demotions from them.
     #[must_use]
     pub fn promotions_and_demotions(&self) -> (u64, u64) {
         self.queues.promotions_and_demotions()

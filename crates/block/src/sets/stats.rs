@@ -132,9 +132,9 @@ pub struct SetOperations {
 pub struct SetView {
     /// Cached blocks.
     pub held: u32,
-    /// Dirty blocks among them.
+    /// Cached blocks that are dirty.
     pub dirty: u32,
-    /// Blocks being cleaned among them.
+    /// Cached blocks that are being cleaned.
     pub cleaning: u32,
     /// Operations since the cache was opened.
     pub operations: SetOperations,

@@ -14,7 +14,7 @@ use super::uapi::{ControlCommand, queue, queue_command};
 
 /// Sends commands to `/dev/ublk-control`, one at a time.
 pub(super) struct ControlRing {
-    /// With 128-byte entries, which these commands need.
+    /// A ring with 128-byte entries, which ublk's control commands need.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     control: File,
 }

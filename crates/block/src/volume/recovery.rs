@@ -40,7 +40,7 @@ pub struct Recovery {
     pub was_clean: bool,
     /// Cached blocks.
     pub blocks: u64,
-    /// Dirty blocks among them.
+    /// Cached blocks that are dirty.
     pub dirty_blocks: u64,
     /// Journal blocks that were read.
     pub journal_blocks: u64,
@@ -51,7 +51,7 @@ pub struct Recovery {
     /// The last commit, or entries of the intent log after it, were dropped because their pages have other checksums. A power cut
     /// before the flush completed causes this, and then no flush was acknowledged. Otherwise the flash lost data.
     pub rolled_back: bool,
-    /// Blocks of clients' writes that were dropped with them.
+    /// Blocks written by clients that were dropped with that commit or these entries.
     pub rolled_back_blocks: u64,
     /// The last commit or intent log entry was dropped because one of its blocks has a wrong checksum. The number of writes that it
     /// recorded is unknown. The causes are those of `rolled_back`, which is set too.
@@ -291,7 +291,7 @@ struct ReadCommit {
     records: Vec<Record>,
     number: u64,
     is_whole: bool,
-    /// Journal position after it.
+    /// Journal position after the commit.
     next_sequence: u64,
     chain: u32,
 }

@@ -36,7 +36,7 @@ pub struct Replaced {
     pub superblock: Superblock,
     /// Blocks copied.
     pub blocks: u64,
-    /// Of these, dirty ones.
+    /// Copied blocks that are dirty.
     pub dirty_blocks: u64,
     /// Clean blocks left out, because their new set was full or they could not be read.
     pub left_out_blocks: u64,

@@ -179,11 +179,11 @@ impl State {
     }
 }
 
-/// A waiting write that is cleaning. When it ends or is dropped, the others are notified.
+/// A waiting write that is cleaning. When its turn ends or is dropped, the other waiting writes are notified.
 struct CleaningTurn<'a>(&'a Arc<Shared>);
 
 impl CleaningTurn<'_> {
-    /// Ends without notifying the others.
+    /// Ends the turn without notifying the other waiting writes.
     fn end(self) {
         self.0.state.lock().slot_queue.cleaners -= 1;
         std::mem::forget(self);

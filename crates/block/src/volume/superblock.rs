@@ -96,7 +96,7 @@ pub struct Checkpoint {
     pub number: u64,
     /// Length in blocks; 0 for an empty table.
     pub table_blocks: u64,
-    /// Sequence number of the first journal block after it.
+    /// Sequence number of the first journal block after the table.
     pub journal_sequence: u64,
     /// Chain value of that block.
     pub journal_chain: u32,

@@ -242,7 +242,7 @@ impl Shared {
         let trimmed = work.start_on_disk(Request::Trim { offset: from, len: to - from }).await;
         match trimmed {
             Ok(_) => Ok(true),
-            // The disk keeps its contents.
+            // The disk does not support trims, so its contents stay.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
             Err(error) => Err(self.disk_failed(DiskTask::Trim, error)),
         }

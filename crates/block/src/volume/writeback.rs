@@ -548,7 +548,7 @@ fn hopeless_sets(runs: &[Run]) -> HashSet<u32> {
 }
 
 impl Drop for Run {
-    /// The run failed, or its future was dropped.
+    /// Called with `cleaning` still set if the run failed, or its future was dropped.
     fn drop(&mut self) {
         if let Some(cleaning) = self.cleaning.take() {
             self.shared.state.lock().sets.end_cleaning(&cleaning, false);

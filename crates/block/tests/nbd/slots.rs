@@ -23,7 +23,7 @@ fn half_open_connections_at_the_limit_do_not_block_a_new_client() {
     drop(half_open);
 }
 
-/// Otherwise they would exclude all other clients.
+/// Idle connections must not exclude new clients.
 #[test]
 fn new_client_at_the_limit_displaces_an_idle_connection() {
     let served = served(Options::default());

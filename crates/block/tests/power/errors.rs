@@ -111,7 +111,7 @@ fn play_on(
         let bytes = read_all(&volume).await.map_err(|error| format!("reading after a kill: {error}"))?;
         ledger.check_read(0, &bytes).map_err(|wrong| format!("after a kill: {wrong}"))
     })?;
-    // Alternatively, a power cut.
+    // The same check after a power cut instead of a kill.
     let found = Stage::new(stage.crash(first));
     pollster::block_on(async {
         let (volume, _) = found.open().await.map_err(|error| format!("opening again: {error}"))?;

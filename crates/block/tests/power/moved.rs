@@ -189,7 +189,7 @@ impl Writer {
     }
 }
 
-/// 3000 writes allocate every page again.
+/// 3000 writes are enough that every page is allocated again.
 #[test]
 fn move_after_copying_ahead_copies_later_changes_only() {
     for (later, most_writes) in [(3, 20), (3000, 200)] {

@@ -28,7 +28,7 @@ async fn write(volume: &Volume, number: u64) {
     volume.write(number * BLOCK, IoBuffer::copy_of(&block_of(number)).into(), false).await.unwrap();
 }
 
-/// Blocks with and without adjacent ones.
+/// Block numbers: 16 adjacent blocks, and 59 blocks without a neighbour.
 fn dirty_blocks() -> Vec<u64> {
     (0..16).chain((1..60).map(|number| number * 20)).collect()
 }
@@ -159,7 +159,7 @@ fn idle_blocks_of_an_ordered_volume_are_cleaned() {
     let (upkeep, writer, sleeper) = (volume.clone(), volume.clone(), world.simulation.world());
     world.simulation.spawn(async move { upkeep.run_upkeep().await });
     world.simulation.spawn(async move {
-        // Flushed in two epochs, and never flushed.
+        // Blocks 30 and 60 are flushed, each in an epoch of its own; block 90 is never flushed.
         for (number, flushed) in [(30, true), (60, true), (90, false)] {
             write(&writer, number).await;
             if flushed {

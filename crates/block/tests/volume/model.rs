@@ -96,7 +96,7 @@ fn volume_matches_a_vector_in_every_mode_and_policy() {
         config.checksums = seed % 2 == 0;
         let policy = [SetPolicy::Fifo, SetPolicy::Lru, config.tuning.policy][seed as usize % 3];
         config.tuning = Tuning { mode, policy, dirty_percent: 30, ..config.tuning };
-        // Small enough to overflow.
+        // The flash is smaller than the disk, so blocks are evicted.
         let shape = Shape { flash_bytes: 5 << 19, disk_bytes: (4 << 20) - 512 * seed, ..Shape::default() };
         agree(seed, shape, &config);
     }

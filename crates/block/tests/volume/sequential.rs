@@ -84,7 +84,7 @@ fn cached_ns(world: &World, volume: &Volume, stream: Stream, passes: u32) -> Vec
     })
 }
 
-/// The same on the disk alone.
+/// Time of the same stream on the disk alone.
 fn alone_ns(stream: Stream) -> u64 {
     let world = world(4 * MIB);
     let (disk, simulation): (Arc<dyn Device>, _) = (world.disk.clone(), world.simulation.world());

@@ -119,7 +119,7 @@ fn unreadable_log_entry_that_may_be_needed_is_an_error() {
             assert_eq!(opened.is_err(), needed.contains(&place), "place {place}, {needed:?}");
         }
     }
-    // The first of several, with nothing before it.
+    // Of three intent log entries since creation, the first is unreadable.
     let killed = Killed::after(0, 3);
     assert!(killed.open_without(killed.note(0)).is_err());
     // A power cut lost the first entry: the rest of the chain is invalid and not needed.

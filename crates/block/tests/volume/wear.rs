@@ -65,7 +65,7 @@ fn flushed_writes_take_a_page_and_at_most_one_intent_log_entry() {
         (load(4096, 1), 2.1),
         (load(4096, 4), 1.6),
         (load(4096, 32), 1.3),
-        // A sector rewrites its block.
+        // A write of one sector rewrites its whole block.
         (load(512, 1), 16.5),
         (load(65536, 1), 1.1),
     ] {

@@ -34,7 +34,7 @@ impl Dram {
                 Some(Attempt::Gone) => left += 1,
                 Some(Attempt::Busy) if left == 0 => return Emptied::Busy,
                 Some(Attempt::Busy) => break,
-                // The policy has reinserted it behind the others.
+                // The item is in use, and the policy has moved it behind the others.
                 Some(Attempt::InUse) => {}
                 None => break,
             }

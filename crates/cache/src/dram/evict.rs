@@ -173,7 +173,7 @@ pub(super) enum Attempt {
     Gone,
     /// The item is in use.
     InUse,
-    /// The spill cannot accept it now.
+    /// Flash cannot accept the item now.
     Busy,
 }
 
@@ -265,7 +265,8 @@ impl Dram {
         self.release(item);
     }
 
-    /// Frees the chain of an unreachable item before its chunk becomes a draft, which drops the link to the chain.
+    /// Frees the chain of an unreachable item. Called before the item's chunk is reused for a new item, which overwrites the link to the
+    /// chain.
     pub(super) fn free_chain_of_the_gone(&self, state: State, item: Item<'_>) {
         if state.has(State::CHAINED) {
             self.free_chain(item);

@@ -57,7 +57,7 @@ pub struct Released {
     pub to_chunk_bytes: Option<u32>,
     /// Whether the slab was emptied; if items in it were in use, it stayed.
     pub completed: bool,
-    /// Counts of its items.
+    /// Counts of the slab's items.
     pub items: ReleaseStats,
 }
 

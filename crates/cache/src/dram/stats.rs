@@ -29,7 +29,7 @@ counters! {
         items: state u64,
         /// Total size of the items, headers and keys included.
         requested_bytes: state u64,
-        /// Size of their chunks.
+        /// Total size of the chunks that hold items.
         allocated_bytes: state u64,
         /// Attempted allocations; a retry after an unsuccessful eviction counts again.
         allocation_attempts: sum u64,

@@ -70,7 +70,7 @@ pub enum PutEnd {
     Stored,
     /// Not written: flash already holds the same bytes.
     Clean,
-    /// Expired before it was staged.
+    /// Not written: the item expired before it was copied to an engine.
     Expired,
     /// Time to live below the configured minimum.
     ShortLived,
@@ -113,7 +113,7 @@ counters! {
         stored: sum u64,
         /// Not written because flash holds the same bytes already.
         clean: sum u64,
-        /// Expired before they were staged.
+        /// Items that expired before they were copied to an engine.
         rejected_expired: sum u64,
         /// Refused by the admission policy.
         rejected_admission: sum u64 [listed_as "flash_rejected_admission"],

@@ -285,7 +285,7 @@ fn target_being_reinserted(action: impl FnOnce(&Stage)) -> Stage {
     stage
 }
 
-/// The same without the check that items are reinserted.
+/// As [`target_being_reinserted`], without the check that items are reinserted.
 pub fn target_being_reclaimed(action: impl FnOnce(&Stage)) -> Stage {
     let len = LENGTHS[1];
     let stage = Stage::new(|config| {

@@ -39,7 +39,7 @@ struct History {
     large: Count,
 }
 
-/// Items on flash before the ends, and after them.
+/// Number of items on flash before the crashes and closes, and after them.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     before: u64,

@@ -61,7 +61,7 @@ impl Place {
         self.serve_with(&[])
     }
 
-    /// The same with further flags.
+    /// As [`serve`](Self::serve), with further flags.
     pub fn serve_with(&self, more: &[&str]) -> Server {
         let server = Server::of(self.start_with(more));
         assert!(server.ready.contains(&format!(" and {DISK}")), "{:?}", server.ready);

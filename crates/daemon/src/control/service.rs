@@ -29,7 +29,7 @@ pub type Below = (&'static str, Arc<dyn Device>);
 /// A served cache.
 pub struct Cache {
     pub slot: VolumeSlot,
-    /// The result of opening it.
+    /// The result of opening the cache.
     pub recovery: Recovery,
     /// Decides for which clients blocks are cached.
     pub admission: Arc<Admission>,

@@ -42,7 +42,7 @@ pub trait FrontEnd {
         None
     }
 
-    /// The source of its part of the status.
+    /// The source of the front end's part of the status.
     fn monitor(&self) -> Option<Arc<dyn Monitor>> {
         None
     }
@@ -62,9 +62,9 @@ pub trait Monitor: Send + Sync {
 
 /// The disk that front ends serve.
 pub struct ServedDisk {
-    /// Its requests.
+    /// Executes the requests of clients.
     pub export: Arc<dyn Export>,
-    /// The same for clients whose blocks are not cached.
+    /// Executes the requests of clients whose blocks are not cached.
     pub uncached: Option<Arc<dyn Export>>,
     /// Name of the export.
     pub name: String,

@@ -17,7 +17,7 @@ use super::rules::{RULES, Rule};
 pub struct Knob {
     /// Its name.
     pub name: &'static str,
-    /// Flashcache's names for it.
+    /// Flashcache's names of the setting.
     flashcache: &'static [&'static str],
     /// Its effect, for help.
     pub about: &'static str,
@@ -165,7 +165,7 @@ pub struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    /// Starts without settings; they will change `tuning`.
+    /// An empty list of settings, which change `tuning` when they are applied.
     pub fn to(tuning: &'a mut Tuning) -> Self {
         Self { tuning, made: Vec::new() }
     }

@@ -45,7 +45,7 @@ impl RuleFlags {
 pub struct Rule {
     /// Its name.
     pub name: &'static str,
-    /// Flashcache's name for it.
+    /// Flashcache's name of the setting.
     flashcache: &'static str,
     /// Its effect, for help.
     pub about: &'static str,
@@ -88,7 +88,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// Starts without settings; they will change `rules`.
+    /// An empty list of settings, which change `rules` when they are applied.
     pub fn to(rules: ClientRules) -> Self {
         Self { rules, given: Vec::new() }
     }

@@ -104,7 +104,7 @@ pub fn holder_of_block_device(path: &Path) -> Option<String> {
     holder_of(fs::metadata(path).ok()?.rdev())
 }
 
-/// The same for a block device number.
+/// As [`holder_of_block_device`], for a block device number.
 pub(crate) fn holder_of(number: u64) -> Option<String> {
     let sysfs = sysfs_directory(number)?;
     let partitions: Vec<u64> =

@@ -284,7 +284,7 @@ fn grow(file: &File, path: &Path, from: u64, to: &Geometry, preallocate: bool) -
         rustix::fs::ftruncate(file, size).map_err(|errno| not_allocated(file, path, size, errno))
     };
     grown.inspect_err(|_| {
-        // An existing file keeps its length.
+        // After a failure, an existing file gets its former length again.
         let _ = rustix::fs::ftruncate(file, from);
     })
 }

@@ -61,7 +61,7 @@ struct State {
 pub(crate) struct Watched {
     pub(crate) fd: RawFd,
     pub(crate) events: PollFlags,
-    /// The kernel is watching it.
+    /// The kernel is watching the descriptor.
     armed: bool,
     /// The descriptor is ready, and this was not reported yet.
     ready: bool,

@@ -221,7 +221,7 @@ mod tests {
     use crate::nvme::fake::Fake;
 
     #[test]
-    fn placement_statistics_are_preferred() {
+    fn placement_statistics_are_preferred_to_smart_and_ocp_logs() {
         let fake = Fake::new();
         fake.state.lock().statistics = (100, 130);
         let drive = Drive::new(fake, 1);

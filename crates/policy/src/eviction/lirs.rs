@@ -19,11 +19,11 @@ const HIR_PERCENT: u8 = 1;
 /// The status of a block of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
-    /// Held, in S.
+    /// Cached, in the stack S.
     Lir,
-    /// Held, in Q; perhaps in S too.
+    /// Cached, in the queue Q, and possibly also in the stack S.
     Hir,
-    /// Evicted, in S.
+    /// Evicted, in the stack S.
     Ghost,
 }
 

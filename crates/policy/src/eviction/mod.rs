@@ -130,7 +130,7 @@ const NAMES: &[(&str, Kind)] = &[
     ("lhd", Kind::Lhd),
     ("hyperbolic", Kind::Hyperbolic),
     ("qdlp", Kind::Qdlp),
-    // CacheBench's: "5B" is how it compresses pointers.
+    // Names in CacheBench's configs; "5B" means pointers of five bytes, which do not matter here.
     ("LRU5B", Kind::Lru),
     ("LRU5B2Q", Kind::Lru2q),
 ];

@@ -29,7 +29,7 @@ pub struct Qdlp {
     hashes: Vec<u64>,
     frequency: Arc<dyn HitMarks>,
     main_capacity: u64,
-    /// An announced entry, and whether its ghost was found.
+    /// The entry that will be inserted next, and whether its key was among the ghosts.
     announced: Option<(Entry, bool)>,
     /// The queue of the last restored entry.
     restored_to: Queue,

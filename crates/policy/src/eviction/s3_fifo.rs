@@ -87,7 +87,7 @@ impl S3Fifo {
         Self::with_rules(capacity_weight, S3FifoRules::Paper)
     }
 
-    /// The same with the given rules.
+    /// As [`new`](Self::new), with the given rules.
     #[must_use]
     pub fn with_rules(capacity_weight: u64, rules: S3FifoRules) -> Self {
         let is_reference = rules == S3FifoRules::Reference;

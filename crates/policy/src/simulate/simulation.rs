@@ -50,7 +50,7 @@ impl<P: Eviction> Simulation<P> {
         }
     }
 
-    /// The same with other rules.
+    /// The simulation with other rules.
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         let Rules { admission, seed, .. } = rules;

@@ -71,7 +71,7 @@ impl Endpoint {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address on which the endpoint listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -48,7 +48,7 @@ impl Ttl {
         }
     }
 
-    /// The same as an option of the cache.
+    /// The expiry time as an option of the cache.
     #[must_use]
     pub fn as_option(self) -> Option<u32> {
         match self {

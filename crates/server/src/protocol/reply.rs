@@ -32,7 +32,7 @@ pub const DETAIL_USAGE: &str = "CLIENT_ERROR usage: stats detail on|off|dump";
 pub const NO_SHUTDOWN: &str = "ERROR: shutdown not enabled";
 /// A meta command with too many flags.
 pub const TOO_MANY_FLAGS: &str = "CLIENT_ERROR options flags too long";
-/// The same error of `mg`.
+/// An `mg` command with too many flags.
 pub const TOO_MANY_GET_FLAGS: &str = "CLIENT_ERROR options flags are too long";
 /// A flag occurs twice.
 pub const DUPLICATE_FLAG: &str = "CLIENT_ERROR duplicate flag";

@@ -58,7 +58,7 @@ pub enum Request<'a> {
     Stats {
         /// The kind of statistics.
         kind: Option<&'a [u8]>,
-        /// The word after it.
+        /// The word after the kind.
         argument: Option<&'a [u8]>,
     },
     /// `version`.
@@ -239,7 +239,7 @@ fn get(keys: Tokens<'_>, with_cas: bool) -> Result<Request<'_>, Invalid> {
     }
 }
 
-/// Without a key, it is a request for nothing.
+/// Parses `gat` or `gats`. As in memcached, a request without a key is valid and finds nothing.
 fn get_and_touch(mut tokens: Tokens<'_>, with_cas: bool) -> Result<Request<'_>, Invalid> {
     let exptime = tokens.next().ok_or(reply::ERROR)?;
     let exptime = signed(exptime).map(Exptime).ok_or(reply::BAD_EXPTIME)?;

@@ -123,7 +123,7 @@ impl Store {
         Some(found)
     }
 
-    /// The same without counting as an access.
+    /// Gets an item without recording an access.
     pub(crate) async fn find(&self, key: &[u8]) -> Option<Found<'_>> {
         let item = self.cache.get(key).await?;
         let (header, _) = Header::decode(&item)?;

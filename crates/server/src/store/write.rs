@@ -9,7 +9,7 @@ use crate::protocol::{Exptime, StoreMode, Ttl};
 /// A value to store.
 #[derive(Debug, Clone, Copy)]
 pub struct Write<'a> {
-    /// The condition for storing it.
+    /// The condition under which the item is stored.
     pub mode: StoreMode,
     /// The key.
     pub key: &'a [u8],
@@ -40,7 +40,7 @@ pub enum StoreOutcome {
     Exists,
     /// There is no item to compare with.
     NotFound,
-    /// The cache refused it.
+    /// The cache refused the item.
     Refused(Refusal),
 }
 

@@ -279,7 +279,7 @@ fn identifiers(text: &str) -> Result<Vec<u16>, String> {
     text.split(',').map(parse).collect()
 }
 
-/// Engines that send the same requests to a drive; the others do something else.
+/// Whether an I/O engine is synchronous. An engine that does not send the job's requests to a drive is an error.
 fn is_synchronous(text: &str) -> Result<bool, String> {
     const SYNCHRONOUS: [&str; 8] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "sg"];
     const ASYNCHRONOUS: [&str; 9] =

@@ -124,7 +124,7 @@ pub struct Job {
     pub ends_all: bool,
     /// The file that the job uses; `None` is a file of its own for each clone.
     pub file: Option<String>,
-    /// Size of that file, if the job gives one.
+    /// Size of `file`, if the job gives one.
     pub file_bytes: Option<Amount>,
 }
 

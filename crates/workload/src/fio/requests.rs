@@ -11,9 +11,9 @@ use crate::generate::random::{self, Stream};
 /// A range of the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins.
+    /// First byte of the range.
     pub first_byte: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
@@ -22,9 +22,9 @@ pub struct Extent {
 pub struct Operation {
     /// Read, write or trim.
     pub kind: BlockKind,
-    /// Where it begins.
+    /// First byte of the range.
     pub first_byte: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
 }
 

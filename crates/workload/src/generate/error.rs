@@ -38,9 +38,9 @@ pub enum Problem {
     /// Edges of intervals do not ascend.
     #[error("the edges must ascend, but {next} follows {edge}")]
     Descending {
-        /// An edge.
+        /// An edge that is followed by a smaller one.
         edge: f64,
-        /// The one after it.
+        /// The edge after `edge`.
         next: f64,
     },
     /// All weights are zero, so nothing can be drawn.

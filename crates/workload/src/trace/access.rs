@@ -55,9 +55,9 @@ pub struct Access {
 pub enum AccessKind {
     /// Look the object up.
     Get,
-    /// Store it.
+    /// Store the object.
     Set,
-    /// Remove it.
+    /// Remove the object.
     Delete,
 }
 

@@ -469,7 +469,7 @@ mod tests {
         }
     }
 
-    /// As numpy and pandas write them.
+    /// numpy and pandas write numbers with an exponent.
     #[test]
     fn numbers_with_an_exponent_are_read() {
         for (text, ns) in [

@@ -51,7 +51,7 @@ pub enum TraceError {
     Table {
         /// The file.
         path: PathBuf,
-        /// The option that reads it.
+        /// The option with which the table can be read.
         way: String,
     },
     /// A time unit is given for a format that defines its own, or has no times.

@@ -183,7 +183,7 @@ impl TraceFiles {
         &self.paths[self.file]
     }
 
-    /// Index of that file, from 0.
+    /// Index of the file of the last record, from 0.
     pub(super) fn file(&self) -> usize {
         self.file
     }
@@ -390,7 +390,7 @@ impl Merged {
 
     fn fail(&mut self, failure: TraceError) {
         self.ended = true;
-        // After all rows read before it.
+        // The error is reported after all rows that were read before it.
         let last_ns = self.window.iter().map(|held| held.time_ns).max().unwrap_or(self.last_ns);
         self.buffer(last_ns, Item::Failed(Box::new(failure)));
     }

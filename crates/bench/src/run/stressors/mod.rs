@@ -48,7 +48,7 @@ pub(super) struct Failures {
 /// The figures and failures of a stressor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StressorReport {
-    /// CacheBench's name for it.
+    /// CacheBench's name of the stressor.
     pub name: &'static str,
     /// Each figure's name in the JSON, label in the text, and value.
     pub figures: Vec<(&'static str, &'static str, u64)>,

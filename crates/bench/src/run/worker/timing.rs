@@ -18,7 +18,7 @@ const MIN_GAP: u32 = CALLS_AHEAD + 1;
 /// The selection for one worker.
 #[derive(Debug)]
 pub(super) struct Sampling {
-    /// Requests until the next timed one; 0 during it.
+    /// Requests until the next timed request; 0 during a timed request.
     until_timed: u32,
     /// State of the random number generator.
     random_state: u64,

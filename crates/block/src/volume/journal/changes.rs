@@ -53,7 +53,7 @@ impl Pending {
     }
 }
 
-/// A page that lost its block.
+/// A page that no longer holds a block.
 struct ReleasedPage {
     page: u32,
     block: u64,
@@ -65,7 +65,7 @@ struct ReleasedPage {
 #[derive(Default)]
 struct StaleRecords {
     times: u32,
-    /// Records as dirty among them.
+    /// Records among `times` that mark the block as dirty.
     dirty: u32,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Batch {
     pub(crate) number: u64,
 }
 
-/// When a page that loses its block becomes free.
+/// When a page that no longer holds a block becomes free.
 pub(crate) enum PageRelease {
     /// Immediately: flash has no record of its block.
     Immediate,
@@ -421,7 +421,7 @@ mod tests {
             }
             assert!(matches!(changes.release(1, 10, false, false), PageRelease::AfterCommit));
             assert_eq!(logged(&mut changes), [(1, None)]);
-            // Until a commit, recovery may restore it as dirty.
+            // Until a commit, recovery may restore the block as dirty.
             assert!(changes.may_be_recovered(10..11, true));
         }
     }

@@ -32,9 +32,9 @@ enum Step {
 /// A flush of the flash in flight for the entries written before it. It runs without a future, like a commit.
 struct LogFlush {
     shared: Arc<Shared>,
-    /// All changes up to this one are in these entries.
+    /// Number of the last change that is in the flushed entries.
     number: u64,
-    /// The block after them.
+    /// Sequence number of the block after the flushed entries.
     sequence: u64,
 }
 

@@ -155,7 +155,7 @@ impl IntentLog {
 /// When an entry may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// When enough writes wait for it.
+    /// When enough writes wait for an entry.
     Gathered,
     /// Now: a client flushes.
     Now,

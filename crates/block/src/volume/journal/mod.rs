@@ -49,9 +49,9 @@ pub(super) struct Journal {
     pub(super) client_flushed_ns: Option<u64>,
     /// Number of commits begun.
     pub(super) attempts: u64,
-    /// The last of them that flushed the flash and succeeded.
+    /// Number of the last commit that flushed the flash and succeeded.
     pub(super) flushed: u64,
-    /// The last one that failed, and its error.
+    /// Number of the last commit that failed, and its error.
     pub(super) failure: Option<(u64, VolumeError)>,
     /// The error of a failed flash.
     pub(super) flash_failure: Option<VolumeError>,

@@ -101,12 +101,12 @@ pub fn removal_word(address: RemovedAddress) -> u64 {
     REMOVAL << KIND_SHIFT | address.0
 }
 
-/// The word that changes the current region.
+/// The journal word that changes the current region.
 pub fn through_word(sequence: u64) -> u64 {
     THROUGH << KIND_SHIFT | sequence & NUMBER_MASK
 }
 
-/// The words of a written region.
+/// The journal words that record a written region.
 pub fn region_words(region: &RegionRecord) -> [u64; MAX_RECORD_WORDS] {
     let sizes = u64::from(region.len) | u64::from(region.detail) << 32;
     [REGION << KIND_SHIFT | region.sequence & NUMBER_MASK, region.start, sizes]

@@ -138,7 +138,7 @@ pub struct Position {
     throughs: VecDeque<u64>,
     /// The tail slot of the next write.
     next_slot: u64,
-    /// The last block, if the ring lacks it.
+    /// The last block, if it has not been written to the ring yet.
     last_block: Option<Block>,
 }
 

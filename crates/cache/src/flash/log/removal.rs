@@ -45,7 +45,7 @@ impl PendingRemovals {
         self.0.range((hash, 0)..=(hash, u64::MAX)).next_back().map_or(0, |((_, through), _)| *through)
     }
 
-    /// Takes the removal of `key`'s version in region `sequence`.
+    /// Removes and returns the pending removal that covers `key`'s version in region `sequence`.
     fn take_of(&mut self, hash: KeyHash, key: &[u8], sequence: u64) -> Option<PendingRemoval> {
         let mut later = self.0.range((hash, sequence)..=(hash, u64::MAX));
         let place = later.find(|(_, it)| it.after < sequence && *it.key == *key).map(|(place, _)| *place)?;

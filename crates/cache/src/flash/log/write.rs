@@ -33,7 +33,7 @@ pub(super) struct RegionWrite {
     sequence: u64,
     /// Items that had expired at this time are not written.
     now_seconds: u32,
-    /// In the order of their hashes, with different addresses.
+    /// Items to write, in the order of their hashes, with different addresses.
     items: Vec<Buffered>,
     /// Items whose address is also that of another item. They move to the next region.
     colliding: Vec<Buffered>,

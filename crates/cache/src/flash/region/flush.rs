@@ -20,11 +20,11 @@ use crate::flash::outage::{Failures, Verdict};
 /// A sealed region and the progress of its write. A later step continues an interrupted flush.
 pub(crate) struct Flush {
     buffer: Arc<RegionBuffer>,
-    /// `None` before its first step.
+    /// The write in progress; `None` before the first step.
     writing: Option<Writing>,
     /// Failed writes of this filling.
     pub(super) failures: Option<Failures>,
-    /// End of its pause.
+    /// Time at which the pause after a failed write ends.
     pub(super) due_ns: u64,
 }
 

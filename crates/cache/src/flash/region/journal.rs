@@ -221,7 +221,7 @@ impl RegionStore {
         let recorded = on_flash.chain(dropped.iter().map(|held| held.sequence));
         journal.tracked.lock().extend(recorded.filter(|sequence| *sequence >= floor));
         store.journal = Some(journal);
-        // The removals of their items will not be recorded.
+        // Dropped regions are recorded as empty, because removals of their items will not be recorded.
         dropped.iter().for_each(|held| store.record_emptied(held.id, held.sequence));
         Some(store)
     }

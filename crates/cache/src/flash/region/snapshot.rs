@@ -201,7 +201,7 @@ impl<'a> HeldBytes<'a> {
         Ok(Self { held, items })
     }
 
-    /// Its live items, in the order of their offsets.
+    /// Live items of the region, in the order of their offsets.
     pub fn live(&self) -> impl Iterator<Item = Live> + use<'a> {
         self.items.map_while(Result::ok)
     }

@@ -49,7 +49,7 @@ pub struct RegionStore {
     /// Selects the keys reported to `on_eviction`; all if `None`.
     pub(super) is_reported: Option<HashFilter>,
     pub(super) on_destructor: Option<DestructorCallback>,
-    /// Forgotten items that must be read for their destructors.
+    /// Items that are no longer in the index, and must be read to call their destructors.
     pub(super) owed: PendingDestructors,
     /// Records removals and regions, if the store is recovered after a kill.
     pub(super) journal: Option<RegionJournal>,
@@ -144,7 +144,7 @@ pub enum Progress {
     Reclaimed,
     /// A retired region was tested.
     Tested,
-    /// A forgotten item was read for its destructor.
+    /// An item that is no longer in the index was read, and its destructor called.
     Destroyed,
 }
 

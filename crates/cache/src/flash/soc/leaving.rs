@@ -15,9 +15,9 @@ use crate::flash::{DestructorCallback, FlashItem};
 /// The state of an item that is no longer in its bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeavingState {
-    /// It leaves the cache unless DRAM holds it.
+    /// The item leaves the cache unless DRAM holds it.
     Leaves,
-    /// Its key was stored on flash again.
+    /// The item's key was stored on flash again.
     StoredAgain,
     /// Its key was removed or replaced. Contains the reason if the destructor must still be called; `None` if it was called for a copy in
     /// DRAM.
@@ -128,7 +128,7 @@ impl Left {
 pub struct Wanted {
     /// Items evicted to make space.
     pub evictions: bool,
-    /// Items that expire or are removed, too.
+    /// Items that expire or are removed, in addition to evicted ones.
     pub all: bool,
 }
 

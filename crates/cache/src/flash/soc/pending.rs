@@ -184,7 +184,7 @@ impl Shard {
         let Some(list) = self.buckets.get(&bucket) else { return Vec::new() };
         let key = |waiter: &Waiter| {
             let newest = list.newest(|other| other.fingerprint == waiter.fingerprint)?;
-            // A newer tombstone removes it.
+            // No bytes: the newest entry of the key is a tombstone, so the key is absent.
             newest.bytes.as_ref()?;
             Some(waiter.bytes.as_ref()?[..usize::from(waiter.key_len)].into())
         };

@@ -53,7 +53,7 @@ counters! {
         settled_bytes: sum u64,
         /// Buckets written.
         bucket_writes: sum u64,
-        /// Items and tombstones that these writes contained.
+        /// Items and tombstones in the written buckets.
         written_entries: sum u64,
         /// Device writes: one contains several adjacent buckets.
         device_writes: sum u64,

@@ -26,7 +26,7 @@ pub struct SnapshotPlace {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// The seed of its checksums.
+    /// Seed of the snapshot's checksums.
     pub mark: u64,
 }
 
@@ -49,7 +49,7 @@ pub enum SnapshotError {
     DoesNotFit {
         /// The section that exceeds the area.
         section: String,
-        /// Bytes up to its end.
+        /// Bytes from the start of the area to the end of the section.
         needed_bytes: u64,
         /// Size of the area.
         area_bytes: u64,

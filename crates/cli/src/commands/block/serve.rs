@@ -37,7 +37,8 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     spare(common, options.devices())?;
     Files::reading(config.as_slice()).writing([options.recording(), common.result_file()]).keep_apart()?;
     // Before the first client, so that a signal during the opening of the volume is not lost.
-    let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
+    let mut signals =
+        Signals::new(signals::of_end()).map_err(|error| format!("cannot handle signals: {error}"))?;
     let address = metrics::permitted(options.metrics(), options.allows_remote(), "--allow-remote")?;
     let daemon = Daemon::start(options)?;
     let endpoint =
@@ -57,7 +58,7 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     signals.forever().next();
     service_manager::report_stopping();
     common.say("closing: finishing requests in flight; another signal exits at once");
-    signals::exit_at_another(signals).map_err(|error| format!("signals: {error}"))?;
+    signals::exit_at_another(signals).map_err(|error| format!("cannot handle signals: {error}"))?;
     drop(endpoint);
     let Stopped { result, failures } = daemon.stop(&|words| common.say(words));
     Ok(Finding { result, text: String::new(), failures })

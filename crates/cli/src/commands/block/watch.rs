@@ -42,7 +42,7 @@ pub fn run(path: &Path, common: &Common) -> Result<(Value, Option<String>), Stri
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let registered = signal_hook::flag::register(signal, std::sync::Arc::clone(&stop));
-        registered.map_err(|error| format!("signals: {error}"))?;
+        registered.map_err(|error| format!("cannot handle signals: {error}"))?;
     }
     let ask = || control::ask(path, "status", |_| {});
     let mut before = ask()?;

@@ -55,7 +55,8 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     let metrics_address = metrics::permitted(settings.metrics, settings.insecure, "--insecure")?;
     check_recovery(settings)?;
     // Before the cache is opened, so that no signal is lost.
-    let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
+    let mut signals =
+        Signals::new(signals::of_end()).map_err(|error| format!("cannot handle signals: {error}"))?;
     let cache = Arc::new(open(settings)?);
     let is_recovered = cache.stats().flash.is_some_and(|flash| flash.recovered);
     let server = Server::start(Arc::clone(&cache), options).map_err(|error| error.to_string())?;
@@ -75,7 +76,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     common.say(
         "closing: writing items in DRAM to flash; another signal exits at once and loses the cache's content",
     );
-    signals::exit_at_another(signals).map_err(|error| format!("signals: {error}"))?;
+    signals::exit_at_another(signals).map_err(|error| format!("cannot handle signals: {error}"))?;
     let counts =
         Counter::ALL.iter().map(|counter| (counter.name().to_owned(), server.counter(*counter).into()));
     let counts: serde_json::Map<_, _> = counts.collect();

@@ -9,7 +9,7 @@ struct Flag {
     name: &'static str,
     is_given: bool,
     is_used: fn(&Named) -> bool,
-    /// The policies that use it, for the message.
+    /// The policies that use the flag, for the message.
     by: &'static str,
 }
 

@@ -209,7 +209,7 @@ impl Run<'_> {
         std::thread::scope(|scope| {
             for number in 1..jobs {
                 let named = std::thread::Builder::new().name(format!("cells-{number}"));
-                // Without the thread, the others run its cells.
+                // If the thread cannot be started, the other threads run its cells.
                 let _ = named.spawn_scoped(scope, work);
             }
             work();

@@ -51,7 +51,7 @@ fn cache_of_a_file_is_served_and_listed() {
 fn serve_file(place: &Place, more: &[&str]) -> Server {
     let mut words = vec!["photos.toml"];
     words.extend(more);
-    // The file has the flags of the place already.
+    // The settings file already names the flash, the disk and the socket.
     let mut command = place.command("serve", false);
     let mut child =
         command.args(words).current_dir(place.directory.path()).stdout(Stdio::piped()).spawn().unwrap();

@@ -160,7 +160,7 @@ impl Player {
         self.known(key).cas = None;
         match &*client.request(&format!("append {} 0 0 4\r\nmore\r\n", self.name(key)))? {
             "STORED" => self.known(key).set(Some(longer)),
-            // The item was evicted since it was read.
+            // The item was evicted after the `gets`.
             "NOT_STORED" => self.known(key).set(None),
             other => panic!("append: {other}"),
         }

@@ -72,7 +72,7 @@ pub struct HybridCounts {
     pub taken_weight: u64,
     /// Objects evicted from DRAM that flash did not have.
     pub offered: u64,
-    /// Of those, objects too large for flash.
+    /// Offered objects that are too large for flash.
     pub too_large: u64,
     /// Sets written.
     pub sets_written: u64,

@@ -10,7 +10,7 @@ use crate::generate::random::{At, scramble};
 pub struct Variant {
     /// Share of the objects, relative to the other variants'.
     pub share: f64,
-    /// Half of them are smaller.
+    /// Median size of the objects.
     pub median_bytes: f64,
     /// Standard deviation of the size's natural logarithm.
     pub sigma: f64,

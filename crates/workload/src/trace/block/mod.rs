@@ -231,7 +231,7 @@ enum Found {
 }
 
 impl Found {
-    /// The same request, recorded at this event.
+    /// The request, marked as recorded at this event.
     fn at(self, events: Events) -> Self {
         match self {
             Self::Event(event) if events != Events::Queue => Self::Later(events, event),

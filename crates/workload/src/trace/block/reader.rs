@@ -41,13 +41,13 @@ pub struct BlockTraceStats {
     pub formats: Vec<&'static str>,
     /// Lines or records read.
     pub rows: u64,
-    /// Of those, requests of the selected device.
+    /// Rows that are requests of the selected device.
     pub requests: u64,
-    /// Of those, requests of other devices.
+    /// Rows that are requests of other devices.
     pub other_devices: u64,
     /// Names of the first few other devices.
     pub other_names: Vec<String>,
-    /// Of the rows, invalid and skipped ones.
+    /// Rows that are invalid and were skipped.
     pub wrong_rows: u64,
     /// File, row and reason of the first invalid row.
     pub first_wrong: Option<String>,

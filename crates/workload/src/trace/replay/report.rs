@@ -28,9 +28,9 @@ pub struct ReplayStats {
     pub rows: u64,
     /// Rows that describe no request, all passes together.
     pub rejected_rows: u64,
-    /// The same by reason, in order of appearance.
+    /// Rejected rows by reason, in order of appearance.
     pub rejected: Vec<Rejected>,
-    /// File, line and reason of the first few.
+    /// File, line and reason of the first few rejected rows.
     pub messages: Vec<String>,
     /// Notes about whole files and columns: for example that files are merged by time, or how many values of an optional column were
     /// unreadable.

@@ -32,7 +32,7 @@ pub struct Miss<'a> {
 }
 
 impl Miss<'_> {
-    /// Appends its row.
+    /// Appends the miss as a row of the trace.
     pub fn encode(&self, line: &mut Vec<u8>) {
         let Fetch { header_bytes, body_bytes, from_bytes, to_bytes } = self.fetch;
         write(line, format_args!("{},", self.time_ns / MILLISECOND_NS));

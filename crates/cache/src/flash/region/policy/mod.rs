@@ -22,7 +22,7 @@ pub use by_order::ByOrder;
 pub struct Rank(pub u16);
 
 impl Rank {
-    /// The item's place is its region.
+    /// No virtual block: the item's position in the queue is that of its region.
     pub const NONE: Self = Self(0);
 
     /// Whether the item's place is its region.
@@ -35,7 +35,7 @@ impl Rank {
 /// An item that is in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resident {
-    /// The region that holds it.
+    /// The region that holds the item.
     pub region: RegionId,
     /// The item's virtual block, if it has one.
     pub rank: Rank,

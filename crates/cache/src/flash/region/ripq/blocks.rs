@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
     pub units: u32,
-    /// Its absolute priority, if the policy uses one.
+    /// Absolute priority of the item, if the policy uses one.
     pub worth: f64,
 }
 

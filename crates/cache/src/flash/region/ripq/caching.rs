@@ -23,9 +23,9 @@ pub enum Priority {
 /// The properties of an item that determine its priority.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Object {
-    /// Bytes, rounded up.
+    /// Size of the item in bytes, rounded up.
     pub bytes: f64,
-    /// Requests for it, including the insertion.
+    /// Requests for the item, including the insertion.
     pub uses: f64,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Queue {
     regions: Vec<Block>,
     /// Indexed by rank; entry 0, for no rank, is unused.
     virtuals: Vec<Block>,
-    /// Ranks that are free again after use.
+    /// Ranks that were used and are free.
     free: Vec<Rank>,
     most_ranks: usize,
     /// Queued virtual blocks to which no item refers.

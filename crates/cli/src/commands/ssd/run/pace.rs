@@ -9,9 +9,9 @@ use ssd::card::MIN_SCALED_PAGES;
 
 use super::Arguments;
 
-/// Without a terminal, the first progress line is printed after this time,
+/// Without a terminal, the first progress line is printed after this time.
 const FIRST_LINE: Duration = Duration::from_secs(10);
-/// and the others at this interval.
+/// Without a terminal, interval of the later progress lines.
 const LINES: Duration = Duration::from_secs(60);
 
 /// Shows the progress of a run.
