@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let parsed: Value = serde_json::from_slice(&fs::read(result)?)?;
     if parsed["seed"] != 1 || parsed["config"]["scale"] != "1/2048" {
-        return Err(format!("{result}: the tables are of seed 1 and scale 1/2048").into());
+        return Err(format!("{result}: the tables need a result of seed 1 and scale 1/2048").into());
     }
     let studies = match parsed["studies"].as_array() {
         Some(several) => several.clone(),

@@ -224,7 +224,7 @@ fn sample_weights_of_large_objects_are_not_truncated() {
 /// With a weight factor of 1/rate the cache would be too small or too large if the drawn objects are larger or smaller than
 /// average. With nearly uniform requests the hit ratio has the same relative error.
 #[test]
-fn sample_weight_corrects_for_share_of_giants() {
+fn sample_weight_corrects_for_share_of_large_objects() {
     let config = ZipfConfig { requests: 150_000, objects: 20_000, exponent: 0.1, size_bytes: 1 };
     // 2 % of the objects are a hundred times as large, and together have two thirds of all bytes.
     let size = |key: u64| if key % 50 == 7 { 100_000 } else { 1000 };
@@ -339,9 +339,9 @@ fn sample_without_space_for_waiting_objects_has_no_interval_for_tinylfu() {
     assert!(all.rows.iter().all(|row| row.doubt.is_none()));
 }
 
-/// Twenty giants have half of the bytes, so a sample of 5 % would draw one or none of them.
+/// Twenty large objects have half of the bytes, so a sample of 5 % would draw one or none of them.
 #[test]
-fn sample_always_includes_giants() {
+fn sample_always_includes_the_largest_objects() {
     let config = ZipfConfig { requests: 60_000, objects: 20_000, exponent: 0.8, size_bytes: 1 };
     let mut accesses = zipf(config, 3);
     for (number, access) in accesses.iter_mut().enumerate() {
@@ -364,7 +364,7 @@ fn sample_always_includes_giants() {
 
 #[test]
 fn sample_without_representative_objects_has_no_interval() {
-    // More giants than are always sampled: no drawn one fits into the cache.
+    // There are more large objects than are always sampled, and no drawn one fits into the cache.
     let mut accesses = accesses(20_000);
     let first = accesses[0];
     let giants =

@@ -58,6 +58,6 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
             println!("lost: {error}");
         }
     }
-    println!("reads in the end: {}", source.reads.load(Ordering::Relaxed));
+    println!("reads of the source: {}", source.reads.load(Ordering::Relaxed));
     Ok(cache.close()?)
 }

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn atomics_read_sums_and_no_states() {
+    fn read_of_atomic_counters_returns_sums_and_zero_for_states() {
         let counting = Counting::default();
         counting.hits.fetch_add(3, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(counting.read(), Requests { hits: 3, waiting: 0 });

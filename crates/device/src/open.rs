@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn stripe_opens_its_members_and_model_requires_a_maker() {
+    fn stripe_opens_its_members_and_plain_open_of_a_model_is_unsupported() {
         let stripe: DeviceSpec = "stripe:memory:,memory:".parse().unwrap();
         let options = OpenOptions { size_bytes: Some(2 << 20), ..Default::default() };
         assert_eq!(stripe.open(&options).unwrap().geometry().capacity_bytes, 2 << 20);

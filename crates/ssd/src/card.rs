@@ -441,7 +441,7 @@ pub const MIN_SCALED_PAGES: u64 = 64;
 /// Much longer than any flash operation, and short enough that the times of a run fit the 64 bits of a clock.
 const LONGEST_STEP_NS: u64 = 10_000_000_000;
 
-/// For the same reason a lower limit of the rate: a page of 64 KiB then takes 65 ms.
+/// Lowest rate of a channel or link: a page of 64 KiB then takes 65 ms, so that the times of a run fit the 64 bits of a clock.
 const SLOWEST_BYTES_PER_SECOND: u64 = 1_000_000;
 
 /// Each die is a queue in memory, and the bytes of one multi-plane operation must fit in 64 bits.

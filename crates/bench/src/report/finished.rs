@@ -117,7 +117,7 @@ impl Finished {
         let header = text.lines().next().unwrap_or_default();
         let (rows, is_cut) = match IntervalFormat::of(file) {
             Some(IntervalFormat::JsonLines) => json_lines(text)?,
-            // The cells of another table are no numbers, which would be the wrong complaint.
+            // A CSV file without this column is another table. Reading on would only report that a cell is not a number.
             _ if !header.is_empty() && !header.split(',').any(|name| name == "until_seconds") => {
                 return Err(other.to_owned());
             }
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn count_within_latencies_has_no_unit() {
+    fn counts_in_latency_objects_have_no_unit() {
         let unit = |name: &str| unit_by_name(&format!("profiles[0].runs[0].latency_ns.{name}"));
         assert_eq!([unit("timed_one_in"), unit("cache.get.count"), unit("cache.get.p99")], ["", "", "ns"]);
     }

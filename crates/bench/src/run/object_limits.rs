@@ -21,7 +21,7 @@ const EXAMINED_ITEMS: usize = 1024;
 /// The placeholders of one object cache, and its size controller if it has one.
 pub struct ObjectLimits {
     max_objects: u64,
-    /// Placeholders for the memory beyond `max_objects`. They stay.
+    /// Number of placeholders for the memory beyond `max_objects`. They are never released.
     fixed: usize,
     placeholders: Mutex<Vec<OwnedItem>>,
     size: Option<SizeController>,

@@ -77,7 +77,7 @@ pub trait Target: Send + Sync {
         Ok(())
     }
 
-    /// Figures and failures of a special target after a run.
+    /// Figures and failures after a run, if the target is a stressor.
     fn special_report(&self) -> Option<StressorReport> {
         None
     }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn plus_without_latency_or_flash_in_one() {
+    fn sum_with_a_side_without_latency_has_none_and_missing_flash_counts_as_zero() {
         let known = at(3, 4);
         let mut unmeasured = at(4, 8);
         unmeasured.device.as_mut().unwrap().latency = None;

@@ -216,7 +216,7 @@ impl Volume {
         };
         if let Err(error) = written {
             let back = shared.state.lock().sets.set_tuning(old);
-            debug_assert!(back.is_ok(), "it was in force before");
+            debug_assert!(back.is_ok(), "the former settings were valid");
             return Err(error);
         }
         shared.state.lock().recovers_clean = tuning.mode.keeps_dirty();

@@ -183,7 +183,7 @@ fn killed(config: &VolumeConfig) -> (Media, Ledger) {
     (Media { flash: stage.flash.kill(1), disk: stage.disk.kill(1) }, ledger)
 }
 
-/// Only in that case does a commit with an epoch flush the disk.
+/// Only in an ordered volume does a commit that records an epoch flush the disk.
 #[test]
 fn killed_ordered_volume_reports_failures_and_keeps_durable_data() {
     let start = killed(&VolumeConfig { ordered: true, ..config(Mode::WriteBack) });

@@ -73,7 +73,7 @@ fn recovery_ignores_log_entries_from_before_the_last_recovery() {
     let (volume, _) = open(flash, &disk);
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 0], "it was not there before");
 
-    // Alternatively, a write is made before a kill.
+    // In the second case, a write is made and the process is killed.
     let flash = Arc::new(memory);
     let (volume, _) = open(flash.clone(), &disk);
     write(&volume, 3, 3);

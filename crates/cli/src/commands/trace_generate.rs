@@ -141,7 +141,7 @@ fn steepness(text: &str) -> Result<f64, String> {
     quantity::within(text, 0.0, 10.0)
 }
 
-/// A limit, because the albums of all earlier time are generated too.
+/// An age in spans of the trace. Limited, because albums born that long before the trace are generated too.
 fn spans(text: &str) -> Result<f64, String> {
     quantity::within(text, 0.0, 1000.0)
 }

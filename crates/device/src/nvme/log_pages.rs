@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn page_without_the_guid_is_not_ocps() {
+    fn page_without_the_ocp_guid_is_not_decoded() {
         for at in 496..512 {
             let mut bytes = ocp();
             bytes[at] ^= 1;

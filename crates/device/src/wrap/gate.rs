@@ -8,8 +8,8 @@ use crate::{Completion, Device, Outcome, Request, RequestKind};
 
 /// Passes requests through, except for the kinds for which it is closed.
 ///
-/// A held read has read the medium at submission and completes later, which is the harder case for its caller;
-/// [`looking_late`](Self::looking_late) selects the other one. Held writes and trims take effect when they are released.
+/// A held read reads the medium at submission and completes later, which is the harder case for its caller; with
+/// [`looking_late`](Self::looking_late) it reads the medium on release. Held writes and trims take effect when they are released.
 /// [`execute`](Device::execute) bypasses the gate, because a test's own thread must not wait for itself.
 pub struct GateDevice {
     inner: Arc<dyn Device>,

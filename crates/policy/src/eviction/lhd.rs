@@ -84,7 +84,7 @@ impl Lhd {
         if tag.is_explorer { (f64::from(density) + 1.0) as f32 } else { density }
     }
 
-    /// Budgets are whole numbers, and are computed in single precision.
+    /// Takes `size` from the explorers' budget, an integer that is computed in single precision.
     fn spend(&mut self, size: f32) {
         self.explorer_budget = (self.explorer_budget as f32 - size) as i64;
     }

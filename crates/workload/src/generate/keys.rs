@@ -120,7 +120,7 @@ struct Class {
     words: u64,
     /// Number of the first word. A pool starts where the previous one ended, and pools share words only if there are too few.
     first_word: u64,
-    /// First id of the words.
+    /// Id of word 0 of this length.
     first_id: u64,
 }
 

@@ -127,7 +127,7 @@ fn values_verify_with_another_payload_instance() {
 }
 
 #[test]
-fn golden_bytes() {
+fn payload_has_its_golden_bytes() {
     let value = filled(&Payload::new(0), 40, 0x0a0b_0c0d);
     let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, GOLDEN, "values written by earlier versions must still verify");

@@ -1,6 +1,6 @@
 //! Divides requests for part of a large object into the items that a cache stores.
 //!
-//! Simulators number what a range touches ([`Extent::cut`](super::rows::Extent::cut)). A cache needs keys, and its statistics need to know
+//! Simulators number the pages of a range ([`Extent::cut`](super::rows::Extent::cut)). A cache needs keys, and its statistics need to know
 //! which items belong to one request: a CDN's client has its answer once all pieces are there. So a row can request [`Items`]; the replay
 //! passes them to one worker in sequence, each with its [`Part`].
 

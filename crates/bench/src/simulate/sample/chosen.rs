@@ -234,7 +234,7 @@ fn unit_bytes(heaviest: f64) -> f64 {
     (heaviest / f64::from(u32::MAX)).max(1.0).log2().ceil().exp2()
 }
 
-/// Selects the objects that are always in the sample: those with the most requests, and giants by size or by bytes requested.
+/// Selects the objects that are always in the sample: those with the most requests, the largest ones, and those with the most bytes requested.
 /// Without them the share of the cache or of the bytes that such an object has would be missing or multiplied.
 fn certain(requests_of: &[(u32, u64)], first_weights: &[u32]) -> Vec<bool> {
     let mut is_hot = vec![false; requests_of.len()];

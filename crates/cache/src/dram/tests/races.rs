@@ -223,7 +223,7 @@ fn parent_skipped_during_the_eviction_of_its_chain_returns_to_its_policy() {
 }
 
 #[test]
-fn growing_chain_against_its_eviction_and_its_readers() {
+fn chain_is_consistent_when_it_grows_during_eviction_and_reads() {
     explore(|| {
         run(
             vec![

@@ -161,7 +161,7 @@ impl RegionStore {
         on_destructor(&item, owed.why);
     }
 
-    /// The bytes from the item's entry on, and their seal; `None` if they cannot be read.
+    /// The bytes from the item's entry on, and the [`Seal`] of their region's filling; `None` if they cannot be read.
     async fn read_owed(
         &self,
         address: Address,

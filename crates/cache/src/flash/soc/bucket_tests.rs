@@ -46,7 +46,7 @@ fn entries_are_read_back_in_order() {
 
 /// If the format changes, these bytes and `FORMAT` must change too.
 #[test]
-fn golden_bytes() {
+fn bucket_has_its_golden_bytes() {
     let hex: String = sample()[..HEADER_BYTES + 21 + 19].iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(
         hex,

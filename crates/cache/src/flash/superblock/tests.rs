@@ -77,7 +77,7 @@ fn store_starts_empty_after_a_crash_or_a_configuration_change() {
 }
 
 #[test]
-fn golden_bytes() {
+fn superblock_has_its_golden_bytes() {
     let layout = Layout {
         device_bytes: 1,
         block_bytes: 2,

@@ -50,7 +50,7 @@ struct File {
 #[derive(Debug)]
 pub struct Plan {
     pub command: Swept,
-    /// Adjacent cells that are shards of one combination; their rows are summed.
+    /// Number of adjacent cells that are shards of one combination; their rows are summed.
     pub shards: usize,
     fixed: toml::Table,
     axes: Vec<(String, Vec<toml::Value>)>,
