@@ -86,7 +86,7 @@ fn free_in(mount: &Path, path: &str, [limit, usage, inactive]: [&str; 3]) -> Opt
     above.filter_map(free).min()
 }
 
-/// The block device that holds `path`, or the one that it is.
+/// The block device that holds the file `path`; `path` itself if it is a block device.
 fn device(path: &Path) -> Value {
     let queue = block_device(path);
     let read = |name: &str| queue.as_ref().and_then(|queue| read_trimmed(&queue.join(name)));

@@ -181,7 +181,7 @@ pub fn refuse_contents(to: &str, new: &Arc<dyn Device>, members: &[Member]) -> R
 /// Overwrites the superblock of a flash whose cache was moved.
 ///
 /// # Errors
-/// Those of the device.
+/// I/O errors of the device.
 pub async fn retire(old: &Arc<dyn Device>) -> Result<(), IoError> {
     old.write(0, IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize)).await?;
     old.start(Request::Flush).await.map(drop)

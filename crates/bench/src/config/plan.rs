@@ -242,23 +242,23 @@ pub enum OrderPlan {
 /// Flash admission.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AdmissionPlan {
-    /// All items.
+    /// Admits all items.
     Always,
-    /// Each item with this probability.
+    /// Admits each item with this probability.
     Probability(f64),
     /// Probability adjusted so that the average write rate meets a target.
     DynamicRandom {
         /// Target rate.
         bytes_per_second: u64,
     },
-    /// Items that are offered a second time.
+    /// Admits items that are offered a second time.
     RejectFirst,
 }
 
 /// Reinsertion of items of a reclaimed region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReinsertionPlan {
-    /// None.
+    /// No item is reinserted.
     Never,
     /// Items with at least this many hits.
     Hits(u8),

@@ -52,7 +52,7 @@ counts! {
     delete_misses,
     /// Requests to add chained items.
     add_chained,
-    /// Those that added fewer chained items than requested, for lack of memory or because the parent was absent.
+    /// Requests that added fewer chained items than requested, for lack of memory or because the parent was absent.
     add_chained_failures,
     /// Updates.
     updates,
@@ -60,7 +60,7 @@ counts! {
     update_misses,
     /// Checks whether a key could exist.
     could_exist,
-    /// Those answered no.
+    /// Checks that found that the key cannot exist.
     could_exist_misses,
     /// Completed requests for several items.
     objects,

@@ -428,7 +428,7 @@ fn wait_for_completions(
         if link.is_idle() {
             return end;
         }
-        // No limit for the device; only the client has one.
+        // The device may take any time; only the client has a time limit.
         let stuck_after = link.stuck_after();
         let timeout_ns = stuck_after.map(|_| stall.time_left_ns(shared, stuck_after));
         if timeout_ns == Some(0) {

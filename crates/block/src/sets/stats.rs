@@ -1,7 +1,7 @@
 //! Counters of the cache, under Flashcache's names where it has them.
 
-/// Counters since the cache was opened, in blocks unless a field says otherwise. `Sets` counts its decisions; the volume counts the
-/// fields marked *volume*.
+/// Counters since the cache was opened, in blocks unless a field says otherwise. `Sets` counts them, except those marked as counted by
+/// the volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Blocks requested by reads.
@@ -21,7 +21,7 @@ pub struct Counters {
     pub write_replacement: u64,
     /// Cached blocks dropped because a write bypassed the cache.
     pub write_invalidates: u64,
-    /// Cached blocks dropped because their page could not be read. *Volume.*
+    /// Cached blocks dropped because their page could not be read. Counted by the volume.
     pub read_invalidates: u64,
     /// Blocks cleaned for any reason.
     pub cleanings: u64,
@@ -34,13 +34,13 @@ pub struct Counters {
     pub front_merge: u64,
     /// Blocks cleaned together with their predecessor on the disk.
     pub back_merge: u64,
-    /// Read operations of the disk. *Volume.*
+    /// Read operations of the disk. Counted by the volume.
     pub disk_reads: u64,
-    /// Write operations of the disk. *Volume.*
+    /// Write operations of the disk. Counted by the volume.
     pub disk_writes: u64,
-    /// Blocks read from flash, including for cleaning and for partial writes. *Volume.*
+    /// Blocks read from flash, including for cleaning and for partial writes. Counted by the volume.
     pub ssd_reads: u64,
-    /// Blocks written to flash. *Volume.*
+    /// Blocks written to flash. Counted by the volume.
     pub ssd_writes: u64,
     /// Blocks read from the disk without caching them.
     pub uncached_reads: u64,

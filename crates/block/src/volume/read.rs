@@ -546,7 +546,7 @@ struct Fill {
 impl Fill {
     fn complete(&self, outcome: device::Outcome) {
         if let Err(error) = outcome {
-            let error = VolumeError::flash("writing blocks that were read to the flash", error);
+            let error = VolumeError::flash("inserting blocks into the cache after a read", error);
             self.shared.state.lock().fail_flash(error, self.shared.timer.monotonic_ns());
         }
     }

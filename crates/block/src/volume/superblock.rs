@@ -411,11 +411,11 @@ pub(super) fn steps(flash: &dyn Device, superblock: &Superblock) -> impl Iterato
 /// Relation of the two copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copies {
-    /// Both are valid and equal.
+    /// Both copies are valid and equal.
     Agree,
-    /// Both are valid and the first is newer: the update was interrupted.
+    /// Both copies are valid and the first is newer: the update was interrupted.
     HalfWritten,
-    /// One is damaged or unreadable, or they cannot result from an interrupted update.
+    /// A copy is damaged or unreadable, or the copies cannot result from an interrupted update.
     Damaged,
 }
 

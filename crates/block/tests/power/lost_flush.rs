@@ -16,7 +16,7 @@ use crate::stage::{DISK_BYTES, Media, Opens, Stage, config, timer};
 /// Events between the last flush and the kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// None.
+    /// No event.
     AtOnce,
     /// One idle second, with upkeep.
     Idle,

@@ -30,7 +30,7 @@ pub enum RebalanceBy {
     TailAge,
     /// From the class with the fewest hits per slab to the one with the most.
     Hits,
-    /// Both at random.
+    /// Donor and receiver are drawn at random.
     Random,
 }
 

@@ -17,7 +17,7 @@ const COLD: Queue = 2;
 /// Settings of an LRU-2Q.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lru2qConfig {
-    /// The hits that count.
+    /// Which hits move an entry.
     pub refresh: Refresh,
     /// The hot queue's share of all entries, in percent.
     pub hot_percent: u8,

@@ -11,16 +11,16 @@ const DRAWS: u64 = 10_000_000;
 /// Decides which missed objects a simulated cache inserts.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum SimulatedAdmission {
-    /// All.
+    /// Inserts all missed objects.
     #[default]
     Always,
-    /// Each with this probability, from 0 to 1.
+    /// Inserts each missed object with this probability, from 0 to 1.
     Probability(f64),
-    /// Those with a smaller weight.
+    /// Inserts missed objects with a smaller weight.
     Below(u64),
-    /// An object of weight `w` with the probability `exp(-exponent * w)`.
+    /// Inserts a missed object of weight `w` with the probability `exp(-exponent * w)`.
     SizeProbability(f64),
-    /// Those that missed before. Exact: every object that missed is remembered.
+    /// Inserts objects that missed before. Exact: every object that missed is remembered.
     RejectFirst,
 }
 

@@ -29,7 +29,7 @@ pub enum TraceError {
     /// An invalid column list.
     #[error("`{columns}`: {reason}")]
     Columns {
-        /// The list given.
+        /// The list of columns as typed.
         columns: String,
         /// The problem.
         reason: ColumnsError,

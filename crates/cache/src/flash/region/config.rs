@@ -294,7 +294,7 @@ fn require(
 /// Which items of a region survive its reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reinsertion {
-    /// None.
+    /// No item survives.
     Never,
     /// Items read at least this often since they were written.
     Hits {

@@ -13,13 +13,13 @@ use super::{FlashCache, WeightedObject};
 /// The sizes of a [`HashLog`], as weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HashLogRules {
-    /// A region.
+    /// Weight of a region.
     pub region_weight: u64,
-    /// A page, the unit of a read; no object is in two.
+    /// Weight of a page, the unit of a read. No object spans two pages.
     pub page_weight: u64,
-    /// The header of a page.
+    /// Weight of the header of a page.
     pub page_overhead: u64,
-    /// The header of an object in its page.
+    /// Weight of the header of an object in its page.
     pub object_overhead: u32,
     /// The part of each region for objects of the evicted region that were hit since they were written.
     pub readmission_share: f64,

@@ -20,16 +20,16 @@ const FAR: u8 = 7;
 pub struct KangarooRules {
     /// The share of flash for the log.
     pub log_share: f64,
-    /// A block of the log.
+    /// Weight of a block of the log.
     pub block_weight: u64,
-    /// A set.
+    /// Weight of a set.
     pub set_weight: u64,
-    /// Objects that must move to a set together.
+    /// Minimum number of objects that are moved from the log to a set together.
     pub threshold: usize,
 }
 
 impl Default for KangarooRules {
-    /// The paper's.
+    /// The settings of the paper.
     fn default() -> Self {
         Self { log_share: 0.05, block_weight: 256 << 10, set_weight: 4096, threshold: 2 }
     }
