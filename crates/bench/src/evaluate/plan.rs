@@ -161,7 +161,7 @@ impl Plan {
     pub fn words(&self, subject: &Subject) -> String {
         let mut out = match subject {
             Subject::Model(_) => {
-                format!("plan, {} {} at once:\n", self.threads, noun(self.threads as u64, "run"))
+                format!("plan, {} concurrent {}:\n", self.threads, noun(self.threads as u64, "run"))
             }
             Subject::Real(_) => "plan, if the drive writes 500 MB/s:\n".to_owned(),
         };

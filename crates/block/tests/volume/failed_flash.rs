@@ -221,7 +221,7 @@ fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> boo
                     Err(_) => values.push(byte),
                 }
             }
-            is_one_of(&volume, &may_be, "at once");
+            is_one_of(&volume, &may_be, "immediately");
             let _told = volume.flush().await;
         }
     });

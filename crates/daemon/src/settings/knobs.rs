@@ -93,14 +93,14 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: "cleanings_per_set",
         flashcache: &["max_clean_ios_set"],
-        about: "maximum runs of a set being written back at once",
+        about: "maximum number of runs of a set that are written to the disk concurrently",
         get: |tuning| tuning.cleanings_per_set.into(),
         set: |tuning, text| number(text, 1..=u16::MAX).map(|value| tuning.cleanings_per_set = value),
     },
     Knob {
         name: "cleanings_total",
         flashcache: &["max_clean_ios_total"],
-        about: "maximum runs of all sets being written back at once",
+        about: "maximum number of runs of all sets that are written to the disk concurrently",
         get: |tuning| tuning.cleanings_total.into(),
         set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.cleanings_total = value),
     },

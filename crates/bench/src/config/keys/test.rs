@@ -56,7 +56,7 @@ section! {
         rate_per_second: u64 = 0, "opRatePerSec", "ops/s", Honoured;
         "Ours. Arrival of requests: `closed` (each thread sends its next request when the previous one is answered), or an open loop at opRatePerSec that does not wait for answers, at even intervals (`uniform`) or at random (`poisson`).";
         arrivals: String = "closed".to_owned(), "arrivals", "", Honoured;
-        "Operations that may start at once after a pause; 0: those of one second at opRatePerSec.";
+        "Operations that may start immediately after a pause; 0: those of one second at opRatePerSec.";
         rate_burst: u64 = 0, "opRateBurstSize", "ops", HonouredIf(needs::RATE);
         "Share of operations of each pool.";
         op_pools: Vec<f64> = vec![1.0], "opPoolDistribution", "", HonouredIf(needs::GENERATOR);

@@ -120,7 +120,8 @@ impl Filling {
         self.carries.push_back((from, self.open));
     }
 
-    /// The last region with items of the regions through `sequence`, once these are written. It is then to be settled too.
+    /// The last region to which items of the regions through `sequence` were moved, if those regions are written; `None` otherwise.
+    /// A caller that waits for those items must also wait for that region.
     fn followed(&mut self, sequence: u64) -> Option<u64> {
         if !self.is_written(sequence) {
             return None;

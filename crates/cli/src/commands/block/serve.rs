@@ -57,7 +57,7 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     service_manager::report_ready();
     signals.forever().next();
     service_manager::report_stopping();
-    common.say("closing: finishing requests in flight; another signal exits at once");
+    common.say("closing: finishing requests in flight; another signal exits immediately");
     signals::exit_at_another(signals).map_err(|error| format!("cannot handle signals: {error}"))?;
     drop(endpoint);
     let Stopped { result, failures } = daemon.stop(&|words| common.say(words));

@@ -74,7 +74,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     signals.forever().next();
     service_manager::report_stopping();
     common.say(
-        "closing: writing items in DRAM to flash; another signal exits at once and loses the cache's content",
+        "closing: writing items in DRAM to flash; another signal exits immediately and loses the cache's content",
     );
     signals::exit_at_another(signals).map_err(|error| format!("cannot handle signals: {error}"))?;
     let counts =

@@ -130,7 +130,7 @@ fn flush_of_dropped_steps_completes_and_writes_each_region_once() {
             scene.gate.let_pass();
         }
         let (seen, written) = (scene.store.stats(), scene.gate.counters());
-        assert_eq!(seen.regions_flushed, 1, "{transfers_at_once} at once");
+        assert_eq!(seen.regions_flushed, 1, "{transfers_at_once} concurrent transfers");
         assert_eq!(
             (seen.written_bytes, written.writes),
             (written.written_bytes, 5),
