@@ -1,5 +1,5 @@
-//! CPU time of a 4 KiB random read, by passthrough and by the block device, for comparison with fio. By a thread that waits for the oldest
-//! request, which includes thread switches, and by reads that each start the next on completion.
+//! CPU time of a 4 KiB random read, by passthrough and by the block device, for comparison with fio: once with a thread that waits for the
+//! oldest request, which includes thread switches, and once with reads that each start the next on completion.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
