@@ -27,7 +27,10 @@ pub fn build() -> Result<(), String> {
     let binary = target.join("release/flashwright");
     crate::run(Command::new(&binary).arg("package-files").arg(&packages).arg("--quiet"))?;
     let output = packages.to_str().ok_or("the path of the repository is not UTF-8")?;
-    tool(root, &["deb", "-p", "flashwright", "--no-build", "--output", output])?;
+    tool(root, &["deb", "-p", "flashwright", "--no-build", "--strip", "--output", output])?;
+    // cargo-generate-rpm does not strip.
+    let stripped = packages.join("flashwright");
+    crate::run(Command::new("strip").arg("-o").arg(&stripped).arg(&binary))?;
     tool(root, &["generate-rpm", "-p", "crates/cli", "--output", output])?;
     archive(root, &target, &packages)?;
     println!("packages are in {output}");

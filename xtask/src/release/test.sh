@@ -19,6 +19,8 @@ fi
 root=$(mktemp -d)
 trap 'umount "$root/proc" 2> /dev/null || true; rm -rf "$root"' EXIT
 tar -C "$root" -xf "$base"
+# mktemp made it 700, and the user of the service must reach its files.
+chmod 755 "$root"
 mount -t proc proc "$root/proc"
 cp "$deb" "$root/flashwright.deb"
 within() { chroot "$root" env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
