@@ -333,7 +333,7 @@ fn bind(address: &Address) -> io::Result<(Listener, Address)> {
 struct Context {
     shared: Arc<Shared>,
     stop: watch::Receiver<bool>,
-    /// Dropped when the task ends.
+    /// Held while the task runs; the server has stopped when all copies are dropped.
     running: mpsc::Sender<()>,
 }
 

@@ -18,9 +18,9 @@ pub enum Request<'a> {
     Grow,
     /// Moves the cache to another flash.
     ReplaceFlash {
-        /// Whether to overwrite the contents of that flash.
+        /// Whether to overwrite the contents of the new flash.
         force: bool,
-        /// The name of that flash, as for `--flash`.
+        /// The name of the new flash, as for `--flash`.
         to: &'a str,
     },
 }

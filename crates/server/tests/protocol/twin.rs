@@ -41,7 +41,7 @@ struct Memcached {
 }
 
 impl Memcached {
-    /// `None` if there is none on this machine.
+    /// Starts memcached; `None` if it is not installed on this machine.
     fn start() -> Option<Self> {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let port = free.port().to_string();

@@ -131,7 +131,7 @@ pub struct Job {
 /// Directions and order of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessPattern {
-    /// Which requests there are.
+    /// The kinds of requests: reads, writes, trims or a mix.
     pub mix: Mix,
     /// Whether offsets are random.
     pub is_random: bool,

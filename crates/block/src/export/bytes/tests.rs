@@ -88,7 +88,7 @@ fn trim_keeps_partially_covered_blocks() {
     assert_eq!(bytes[4096..12288], [0; 8192], "trimmed memory reads as zeros");
 }
 
-/// Writing zeros is not faster, and the NBD protocol forbids it for such requests.
+/// A fast zeroing of part of a block would have to write zeros, which is not faster, and which the NBD protocol forbids.
 #[test]
 fn fast_zero_of_part_of_a_block_is_unsupported() {
     let export = ByteExport::new(Arc::new(DeviceExport::new(memory())));

@@ -434,7 +434,7 @@ fn missing_ublk_driver_is_reported_with_the_remedy() {
     assert!(!socket.exists(), "no server was started");
 }
 
-/// The format name is that of other commands, beside an older alias; sizes are those of `block create`.
+/// `--format` takes the format names of the other commands, and sizes are written as for `block create`.
 #[test]
 fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     let directory = tempfile::tempdir().unwrap();
