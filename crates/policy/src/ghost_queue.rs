@@ -42,20 +42,34 @@ impl GhostQueue {
         self.insert_at(hash, weight, 0);
     }
 
-    /// The same, with the time of the eviction, which may wrap.
-    pub fn insert_at(&mut self, hash: u64, weight: u32, time: u32) {
+    /// The same, with the time of the eviction, which may wrap. False if the key was there, or is heavier than all ghosts may be.
+    pub fn insert_at(&mut self, hash: u64, weight: u32, time: u32) -> bool {
         if u64::from(weight) > self.capacity_weight || self.find(hash).is_some() {
-            return;
+            return false;
         }
         let number = self.first.wrapping_add(self.queue.len() as u32);
         self.queue.push_back(Ghost { hash, weight, time });
         self.held_weight += u64::from(weight);
         let (queue, first) = (&self.queue, self.first);
         self.numbers.insert_unique(hash, number, |&number| queue[number.wrapping_sub(first) as usize].hash);
+        true
     }
 
     fn find(&self, hash: u64) -> Option<&u32> {
         self.numbers.find(hash, |number| self.queue[number.wrapping_sub(self.first) as usize].hash == hash)
+    }
+
+    /// The time of the eviction of a key that is among the ghosts.
+    #[must_use]
+    pub fn time_of(&self, hash: u64) -> Option<u32> {
+        self.find(hash).map(|number| self.queue[number.wrapping_sub(self.first) as usize].time)
+    }
+
+    /// Changes the time of a key that is among the ghosts.
+    pub fn set_time(&mut self, hash: u64, time: u32) {
+        if let Some(&number) = self.find(hash) {
+            self.queue[number.wrapping_sub(self.first) as usize].time = time;
+        }
     }
 
     /// Whether the key is among the ghosts; if so it is removed, because it returned.
@@ -82,21 +96,21 @@ impl GhostQueue {
 
     /// Removes the oldest ghosts until the rest fit.
     pub fn trim(&mut self) {
-        while self.held_weight > self.capacity_weight && self.pop() {}
+        while self.held_weight > self.capacity_weight && self.pop().is_some() {}
     }
 
-    /// Removes the oldest ghost; false if there is none.
-    pub fn pop(&mut self) -> bool {
-        while let Some(&Ghost { hash, weight, .. }) = self.queue.front() {
+    /// Removes the oldest ghost and returns its time.
+    pub fn pop(&mut self) -> Option<u32> {
+        while let Some(&Ghost { hash, weight, time }) = self.queue.front() {
             let was_present = self.forget(hash, self.first);
             self.queue.pop_front();
             self.first = self.first.wrapping_add(1);
             if was_present {
                 self.held_weight -= u64::from(weight);
-                return true;
+                return Some(time);
             }
         }
-        false
+        None
     }
 
     /// The largest weight of all ghosts.

@@ -324,6 +324,9 @@ fn pinned_run_is_unchanged_and_no_policy_beats_min() {
         ("lhd", 39814),
         ("hyperbolic", 42303),
         ("qdlp", 54950),
+        ("cacheus", 52258),
+        ("merlin", 53367),
+        ("s4fifo-s20-g300-k25-p1-r0", 50675),
     ];
     let hits: Vec<(&str, u64)> = hits.iter().map(|(name, hits)| (name.as_str(), *hits)).collect();
     assert_eq!(hits, pinned);

@@ -40,6 +40,7 @@ const HITS: &[(&str, [u64; 3], [u64; 3])] = &[
     ("2q", [9147, 22608, 39034], [9124, 22521, 39005]),
     ("lru-k", [8711, 19210, 38645], [8734, 19184, 38627]),
     ("lecar", [5637, 20127, 39629], [7512, 21210, 39469]),
+    ("cacheus", [8760, 23044, 39278], [8029, 22509, 39674]),
     ("lhd", [7768, 20543, 39397], [7248, 24279, 39860]),
     ("qdlp", [9870, 23777, 40258], [9867, 23758, 40229]),
 ];
@@ -133,6 +134,9 @@ const ADMITTED_HITS: &[(SimulatedAdmission, &str, Option<Hits>, Hits)] = &[
     (SimulatedAdmission::Below(1000), "lru", None, [5425, 9793, 9793]),
     (SimulatedAdmission::Below(1000), "s3fifo", None, [6032, 9793, 9793]),
     (SimulatedAdmission::Below(1000), "arc", None, [6248, 9793, 9793]),
+    (SimulatedAdmission::AdaptSize(5000), "lru", None, [8279, 23326, 38602]),
+    (SimulatedAdmission::AdaptSize(5000), "s3fifo", None, [11174, 22638, 38506]),
+    (SimulatedAdmission::AdaptSize(5000), "arc", None, [11216, 22044, 38991]),
     (SimulatedAdmission::SizeProbability(0.001), "lru", None, [8450, 22087, 25350]),
     (SimulatedAdmission::SizeProbability(0.001), "s3fifo", None, [10163, 20877, 25350]),
     (SimulatedAdmission::SizeProbability(0.001), "arc", None, [10970, 21418, 25350]),
@@ -153,6 +157,40 @@ fn hits_behind_an_admission_equal_those_of_libcachesim() {
                 simulator.counts().hits
             });
             assert_eq!(hits, expected, "{admission:?}, {name}, capacities {capacities:?}");
+        }
+    }
+}
+
+/// With S3-FIFO's settings, S4-FIFO is libCacheSim's S3-FIFO.
+#[test]
+fn s4_fifo_with_the_settings_of_s3_fifo_equals_s3_fifo() {
+    for (accesses, capacities) in [(false, [100, 1000, 5000]), (true, [200_000, 2_000_000, 10_000_000])] {
+        let accesses = numbered(&trace(accesses));
+        for capacity in capacities {
+            let hits = ["s3fifo", "s4fifo-s10-g90-k0-p2-r0"].map(|name| {
+                let kind: Kind = name.parse().unwrap();
+                let mut simulator = Policy::Eviction(kind).simulator(capacity, &Settings::default());
+                simulator.run(&accesses, &[]);
+                simulator.counts()
+            });
+            assert_eq!(hits[0], hits[1], "capacity {capacity}");
+        }
+    }
+}
+
+/// Expected are the hits of a line-by-line transcription of the authors' code for libCacheSim, which counts sightings exactly.
+#[test]
+fn merlin_hits_equal_those_of_its_artifact_with_exact_counts() {
+    let expected = [
+        (false, [(100, 9626), (1000, 23_727), (5000, 39_618)]),
+        (true, [(200_000, 9633), (2_000_000, 23_685), (10_000_000, 39_577)]),
+    ];
+    for (sized, capacities) in expected {
+        let accesses = numbered(&trace(sized));
+        for (capacity, expected) in capacities {
+            let mut simulator = Policy::Eviction(Kind::Merlin).simulator(capacity, &Settings::default());
+            simulator.run(&accesses, &[]);
+            assert_eq!(simulator.counts().hits, expected, "capacity {capacity}");
         }
     }
 }

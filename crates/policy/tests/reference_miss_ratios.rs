@@ -142,6 +142,28 @@ fn key_values_miss_as_in_the_reference() {
     check("kv_twitter_c52_1m", "libcachesim/kv_twitter_c52_1m.csv.zst");
 }
 
+/// Trace, whether sizes are those of first appearances, capacity in bytes, miss ratio by requests and by bytes of libCacheSim 0.3.5.
+const CACHEUS: &[(&str, bool, u64, [&str; 2])] = &[
+    ("libcachesim/kv_twitter_c52_1m.csv.zst", false, 292_272, ["0.338530", "0.360932"]),
+    ("libcachesim/kv_twitter_c52_1m.csv.zst", false, 2_922_721, ["0.207119", "0.211759"]),
+    ("libcachesim/block_cloudphysics_io.csv.zst", true, 20_297_697, ["0.824039", "0.977834"]),
+    ("libcachesim/block_cloudphysics_io.csv.zst", true, 202_976_972, ["0.753671", "0.891361"]),
+    ("caffeine/web_adaptsize.csv.zst", true, 2_788_542, ["0.736232", "0.711034"]),
+    ("caffeine/web_adaptsize.csv.zst", true, 27_885_423, ["0.623375", "0.626415"]),
+];
+
+#[test]
+fn cacheus_misses_as_in_the_reference() {
+    let Some(traces) = traces_folder() else { return };
+    let settings = Settings { seed: 1, ..Settings::default() };
+    for &(file, first_size, capacity_bytes, printed) in CACHEUS {
+        let accesses = accesses(&traces, file, first_size);
+        let counts = simulated(Policy::Eviction(Kind::Cacheus), &settings, capacity_bytes, &accesses);
+        let ours = [counts.miss_ratio(), counts.weight_miss_ratio()].map(|ratio| format!("{ratio:.6}"));
+        assert_eq!(ours, printed, "{file}, {capacity_bytes} bytes");
+    }
+}
+
 /// The paper's rules do not fill the main queue directly, and count ghosts in another way. After the cache has turned
 /// over a few times, little of the difference remains.
 #[test]

@@ -75,6 +75,17 @@ pub static POLICIES: &[About] = &[
     about("hyperbolic", &[], "the fewest requests per time in the cache, from a sample of 64"),
     about("qdlp", &["qdlp-fifo"], "a small FIFO queue with ghosts in front of a clock with two bits"),
     about(
+        "cacheus",
+        &[],
+        "Cacheus: scan-resistant LRU or churn-resistant LFU, with weights learned from their mistakes",
+    ),
+    about("merlin", &[], "Merlin: filter, staging and core queues with a learned bar for the core"),
+    about(
+        "s4fifo-s20-g300-k25-p1-r0",
+        &[],
+        "S4-FIFO without its model: S3-FIFO with other settings, see docs/simulate.md",
+    ),
+    about(
         "2q",
         &["twoq"],
         "2Q as published: FIFO of new objects, their ghosts, and an LRU of those that return",
@@ -246,6 +257,7 @@ impl What {
     fn family_name(&self) -> String {
         match self {
             Self::Design(Design::Regions(regions)) => regions.to_string(),
+            Self::Policy(Policy::Eviction(kind @ Kind::S4Fifo(_))) => kind.to_string(),
             Self::Policy(Policy::Eviction(kind)) => plain(&kind.to_string()),
             Self::Policy(_) | Self::Design(_) | Self::Custom(_) => {
                 unreachable!("all others are in the table")
@@ -256,7 +268,7 @@ impl What {
 
 /// Parses names with parameters that are not in the table: `slru8`, `ripq16`, `ripq16gdsf`, `mcdipperlru`.
 fn parametrised(plain: &str) -> Option<What> {
-    if plain.starts_with("slru") {
+    if plain.starts_with("slru") || plain.starts_with("s4fifo") {
         return plain.parse().ok().map(|kind| What::Policy(Policy::Eviction(kind)));
     }
     Design::named(plain).map(What::Design)

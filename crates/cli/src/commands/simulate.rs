@@ -55,7 +55,8 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "ACTION")]
     size_on_hit: Option<OnHit>,
     /// Missed objects that a cache admits: reject-first (those that missed before), below:BYTES, probability:P,
-    /// size-probability:E (an object of N bytes with the probability e^(-E*N)) [default: all]
+    /// size-probability:E (an object of N bytes with the probability e^(-E*N)), adaptsize or adaptsize:REQUESTS (the same with a tuned E,
+    /// every 30000 requests or as given) [default: all]
     #[arg(long, value_name = "RULE", value_parser = admission::parsed)]
     admission: Option<SimulatedAdmission>,
     /// Keep every object at the size of its first request

@@ -128,7 +128,7 @@ impl Eviction for AdaptiveReplacement {
             let once = self.segments.weight(ONCE) + self.ghosts[usize::from(ONCE)].weight();
             let again = self.segments.weight(AGAIN) + self.ghosts[usize::from(AGAIN)].weight();
             if once + incoming > self.capacity {
-                if !self.ghosts[usize::from(ONCE)].pop() && self.segments.back(ONCE).is_some() {
+                if self.ghosts[usize::from(ONCE)].pop().is_none() && self.segments.back(ONCE).is_some() {
                     return self.take_oldest(ONCE, false);
                 }
             } else if once + again >= 2 * self.capacity {

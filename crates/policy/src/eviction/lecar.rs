@@ -92,7 +92,7 @@ impl LeCaR {
         history.trim();
         if u64::from(weight) > history.capacity() {
             // It pushes out all others, and itself.
-            while history.pop() {}
+            while history.pop().is_some() {}
         }
     }
 

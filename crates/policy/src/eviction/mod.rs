@@ -1,6 +1,7 @@
 //! Eviction policies, one paper a file, and the table of their names.
 
 pub mod arc;
+pub mod cacheus;
 pub mod clairvoyant;
 pub mod clairvoyant_sized;
 pub mod clock;
@@ -13,11 +14,13 @@ pub mod lirs;
 pub mod lru;
 pub mod lru_2q;
 pub mod lru_k;
+pub mod merlin;
 pub mod mid_point;
 pub mod qdlp;
 pub mod random;
 pub mod refresh;
 pub mod s3_fifo;
+pub mod s4_fifo;
 pub mod sieve;
 pub mod slru;
 pub mod tiny_lfu;
@@ -29,6 +32,7 @@ use std::num::NonZeroU8;
 use std::str::FromStr;
 
 pub use arc::{AdaptiveReplacement, ArcRules};
+pub use cacheus::Cacheus;
 pub use clairvoyant::Clairvoyant;
 pub use clairvoyant_sized::ClairvoyantSized;
 pub use clock::Clock;
@@ -41,10 +45,12 @@ pub use lirs::Lirs;
 pub use lru::{Lru, LruConfig};
 pub use lru_2q::{Lru2q, Lru2qConfig};
 pub use lru_k::LruK;
+pub use merlin::Merlin;
 pub use qdlp::Qdlp;
 pub use random::Random;
 pub use refresh::Refresh;
 pub use s3_fifo::{S3Fifo, S3FifoRules};
+pub use s4_fifo::{S4Fifo, S4FifoSettings};
 pub use sieve::Sieve;
 pub use slru::{Slru, SlruRules};
 pub use tiny_lfu::TinyLfu;
@@ -101,6 +107,12 @@ pub enum Kind {
     Hyperbolic,
     /// [`Qdlp`].
     Qdlp,
+    /// [`Cacheus`].
+    Cacheus,
+    /// [`Merlin`].
+    Merlin,
+    /// [`S4Fifo`] with these settings.
+    S4Fifo(S4FifoSettings),
 }
 
 const FOUR: NonZeroU8 = NonZeroU8::new(4).expect("not zero");
@@ -130,14 +142,17 @@ const NAMES: &[(&str, Kind)] = &[
     ("lhd", Kind::Lhd),
     ("hyperbolic", Kind::Hyperbolic),
     ("qdlp", Kind::Qdlp),
+    ("cacheus", Kind::Cacheus),
+    ("merlin", Kind::Merlin),
+    ("s4fifo-s20-g300-k25-p1-r0", Kind::S4Fifo(S4FifoSettings::USUAL)),
     // Names in CacheBench's configs; "5B" means pointers of five bytes, which do not matter here.
     ("LRU5B", Kind::Lru),
     ("LRU5B2Q", Kind::Lru2q),
 ];
 
 impl Kind {
-    /// One of each, segmented LRU with four segments.
-    pub const ALL: [Self; 22] = [
+    /// One of each, segmented LRU with four segments, S4-FIFO with its usual settings.
+    pub const ALL: [Self; 25] = [
         Self::Fifo,
         Self::Lru,
         Self::ExactLru,
@@ -160,6 +175,9 @@ impl Kind {
         Self::Lhd,
         Self::Hyperbolic,
         Self::Qdlp,
+        Self::Cacheus,
+        Self::Merlin,
+        Self::S4Fifo(S4FifoSettings::USUAL),
     ];
 
     /// The names of all policies, for help texts.
@@ -175,7 +193,11 @@ impl FromStr for Kind {
         let name_plain = plain(name);
         let known = NAMES.iter().find(|(known, _)| plain(known) == name_plain).map(|&(_, kind)| kind);
         let segmented = || name_plain.strip_prefix("slru")?.parse().ok().map(Self::Slru);
-        known.or_else(segmented).ok_or_else(|| UnknownName::new("eviction policy", name, Self::names()))
+        let tuned = || S4FifoSettings::parse(name_plain.strip_prefix("s4fifo")?).map(Self::S4Fifo);
+        known
+            .or_else(segmented)
+            .or_else(tuned)
+            .ok_or_else(|| UnknownName::new("eviction policy", name, Self::names()))
     }
 }
 
@@ -183,6 +205,9 @@ impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Slru(segments) = self {
             return write!(out, "slru-{segments}");
+        }
+        if let Self::S4Fifo(settings) = self {
+            return write!(out, "s4fifo-{settings}");
         }
         let (name, _) = NAMES.iter().find(|(_, kind)| kind == self).expect("every other kind has a name");
         out.write_str(name)
@@ -264,6 +289,9 @@ pub fn build(config: &EvictionConfig, capacity_weight: u64) -> Box<dyn Eviction>
         Kind::Lhd => Box::new(Lhd::new(capacity_weight, SEED)),
         Kind::Hyperbolic => Box::new(Hyperbolic::new(SEED)),
         Kind::Qdlp => Box::new(Qdlp::new(capacity_weight)),
+        Kind::Cacheus => Box::new(Cacheus::new(capacity_weight, SEED)),
+        Kind::Merlin => Box::new(Merlin::new(capacity_weight)),
+        Kind::S4Fifo(settings) => Box::new(S4Fifo::new(capacity_weight, settings)),
     }
 }
 

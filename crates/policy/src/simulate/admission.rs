@@ -3,6 +3,7 @@
 //! The rules are libCacheSim's, with the same draws for the same seed. The engine's admission policies are in [`crate::admission`].
 
 use super::Access;
+use super::adapt_size::AdaptSize;
 use crate::lehmer::Lehmer64;
 
 /// Resolution of a drawn probability, as in libCacheSim.
@@ -22,6 +23,8 @@ pub enum SimulatedAdmission {
     SizeProbability(f64),
     /// Inserts objects that missed before. Exact: every object that missed is remembered.
     RejectFirst,
+    /// As `SizeProbability`, with an exponent that is tuned after this many requests, at least 1: AdaptSize.
+    AdaptSize(u64),
 }
 
 /// The state of an admission rule.
@@ -30,11 +33,23 @@ pub(super) struct Admitter {
     draws: Lehmer64,
     /// Objects that missed, one bit each.
     missed: Vec<u64>,
+    adapt_size: Option<AdaptSize>,
 }
 
 impl Admitter {
-    pub(super) fn new(rule: SimulatedAdmission, seed: u64) -> Self {
-        Self { rule, draws: Lehmer64::new(seed), missed: Vec::new() }
+    pub(super) fn new(rule: SimulatedAdmission, capacity_weight: u64, seed: u64) -> Self {
+        let adapt_size = match rule {
+            SimulatedAdmission::AdaptSize(interval) => Some(AdaptSize::new(interval, capacity_weight)),
+            _ => None,
+        };
+        Self { rule, draws: Lehmer64::new(seed), missed: Vec::new(), adapt_size }
+    }
+
+    /// Counts a request, hit or not.
+    pub(super) fn observe(&mut self, access: &Access) {
+        if let Some(adapt_size) = &mut self.adapt_size {
+            adapt_size.observe(access);
+        }
     }
 
     /// Whether the missed object enters.
@@ -46,11 +61,19 @@ impl Admitter {
             }
             SimulatedAdmission::Below(weight) => u64::from(access.weight) < weight,
             SimulatedAdmission::SizeProbability(exponent) => {
-                let probability = (-exponent * f64::from(access.weight)).exp();
-                (self.draws.below(DRAWS) as f64 / DRAWS as f64) < probability
+                self.draw((-exponent * f64::from(access.weight)).exp())
             }
             SimulatedAdmission::RejectFirst => self.has_missed(access.object),
+            SimulatedAdmission::AdaptSize(_) => {
+                let rule = self.adapt_size.as_ref().expect("the rule has its state");
+                self.draw(rule.probability(access.weight))
+            }
         }
+    }
+
+    /// True with this probability.
+    fn draw(&mut self, probability: f64) -> bool {
+        (self.draws.below(DRAWS) as f64 / DRAWS as f64) < probability
     }
 
     /// Whether the object missed before; remembers that it has now.

@@ -7,6 +7,7 @@
 //! On a miss entries are evicted until the new one fits, then it is inserted. Objects larger than the cache are not cached. An entry keeps
 //! its size at insertion. [`Rules`] can change all of this.
 
+mod adapt_size;
 mod admission;
 pub mod flash;
 mod named;

@@ -3,9 +3,9 @@
 use super::{Rules, SimulatedAdmission, Simulation, Simulator, SizeOnHit};
 use crate::eviction::gdsf::Cost;
 use crate::eviction::{
-    AdaptiveReplacement, ArcRules, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Hyperbolic, Kind, LeCaR,
-    Lhd, Lirs, Lru, Lru2q, Lru2qConfig, LruConfig, LruK, Qdlp, Random, Refresh, S3Fifo, S3FifoRules, Sieve,
-    Slru, SlruRules, TinyLfu, TwoQ, TwoQRules, WTinyLfu,
+    AdaptiveReplacement, ArcRules, Cacheus, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Hyperbolic,
+    Kind, LeCaR, Lhd, Lirs, Lru, Lru2q, Lru2qConfig, LruConfig, LruK, Merlin, Qdlp, Random, Refresh, S3Fifo,
+    S3FifoRules, S4Fifo, Sieve, Slru, SlruRules, TinyLfu, TwoQ, TwoQRules, WTinyLfu,
 };
 
 /// The implementation whose rules apply where simulators differ.
@@ -76,6 +76,10 @@ impl Policy {
             (Self::Eviction(Kind::S3Fifo | Kind::Qdlp), RuleBook::Reference) => {
                 (capacity_weight / 10).saturating_sub(1)
             }
+            (Self::Eviction(Kind::S4Fifo(s4)), RuleBook::Reference) => {
+                S4Fifo::small_weight(capacity_weight, s4).saturating_sub(1)
+            }
+            (Self::Eviction(Kind::Merlin), RuleBook::Reference) => Merlin::weight_at_most(capacity_weight),
             _ => u64::MAX,
         }
     }
@@ -88,6 +92,8 @@ impl Policy {
             Self::Eviction(Kind::WTinyLfu) => Some(WTinyLfu::WAITING_PERCENT),
             Self::Eviction(Kind::S3Fifo) => Some(S3Fifo::WAITING_PERCENT),
             Self::Eviction(Kind::Qdlp) => Some(Qdlp::WAITING_PERCENT),
+            Self::Eviction(Kind::Merlin) => Some(Merlin::WAITING_PERCENT),
+            Self::Eviction(Kind::S4Fifo(s4)) => Some(s4.small_percent),
             _ => None,
         }
     }
@@ -159,6 +165,14 @@ impl Policy {
             Kind::Lhd => simulate!(Lhd::new(capacity_weight, seed)),
             Kind::Hyperbolic => simulate!(Hyperbolic::new(seed)),
             Kind::Qdlp => simulate!(Qdlp::new(capacity_weight)),
+            Kind::Cacheus => simulate!(Cacheus::new(capacity_weight, seed)),
+            Kind::Merlin => simulate!(Merlin::new(capacity_weight)),
+            Kind::S4Fifo(s4) => {
+                let small = S4Fifo::small_weight(capacity_weight, s4);
+                let ghost_only =
+                    Some(small).filter(|small| *small > 0 && is_reference && !settings.any_weight);
+                simulate!(S4Fifo::new(capacity_weight, s4), Rules { ghost_only_weight: ghost_only, ..rules })
+            }
             Kind::TwoQ => {
                 let rules = if is_reference { TwoQRules::Reference } else { TwoQRules::Paper };
                 simulate!(TwoQ::new(capacity_weight, rules))

@@ -54,7 +54,8 @@ impl<P: Eviction> Simulation<P> {
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         let Rules { admission, seed, .. } = rules;
-        self.admitter = (admission != SimulatedAdmission::Always).then(|| Admitter::new(admission, seed));
+        self.admitter = (admission != SimulatedAdmission::Always)
+            .then(|| Admitter::new(admission, self.capacity_weight, seed));
         self.rules = rules;
         self
     }
@@ -85,6 +86,9 @@ impl<P: Eviction> Simulation<P> {
         }
         self.counts.requests += 1;
         self.counts.weight += u64::from(access.weight);
+        if let Some(admitter) = &mut self.admitter {
+            admitter.observe(access);
+        }
         let hit = self.holds(slot);
         if hit {
             self.counts.hits += 1;

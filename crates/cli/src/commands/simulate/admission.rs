@@ -5,14 +5,29 @@ use device::names;
 
 use crate::quantity;
 
-/// Names of the rules, and whether a value follows.
-const RULES: [(&str, bool); 4] =
-    [("reject-first", false), ("below", true), ("probability", true), ("size-probability", true)];
+/// Names of the rules, and an example of the value that follows.
+const RULES: [(&str, Option<&str>); 5] = [
+    ("reject-first", None),
+    ("below", Some("64KiB")),
+    ("probability", Some("0.5")),
+    ("size-probability", Some("0.5")),
+    ("adaptsize", None),
+];
+
+/// Requests between the tunings of AdaptSize, as in libCacheSim.
+const ADAPT_SIZE_INTERVAL: u64 = 30_000;
 
 /// Parses a rule such as `below:4KiB`.
 pub fn parsed(text: &str) -> Result<SimulatedAdmission, String> {
     let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
-    let Some((_, has_value)) = RULES.iter().find(|(known, _)| *known == name) else {
+    if let Some(requests) = text.strip_prefix("adaptsize:") {
+        return quantity::count(requests)
+            .and_then(
+                |requests| if requests == 0 { Err("must be at least 1".to_owned()) } else { Ok(requests) },
+            )
+            .map(SimulatedAdmission::AdaptSize);
+    }
+    let Some((_, example)) = RULES.iter().find(|(known, _)| *known == name) else {
         let known = || RULES.iter().map(|(name, _)| *name);
         let all: Vec<&str> = known().collect();
         return Err(format!(
@@ -21,17 +36,17 @@ pub fn parsed(text: &str) -> Result<SimulatedAdmission, String> {
             all.join(", ")
         ));
     };
-    if *has_value != value.is_some() {
-        return Err(match has_value {
-            true => format!("{name} needs a value: {name}:{}", if name == "below" { "64KiB" } else { "0.5" }),
-            false => format!("{name} has no value"),
-        });
+    match (example, value) {
+        (Some(example), None) => return Err(format!("{name} needs a value: {name}:{example}")),
+        (None, Some(_)) => return Err(format!("{name} has no value")),
+        _ => {}
     }
     let value = value.unwrap_or_default();
     match name {
         "below" => quantity::bytes(value).map(SimulatedAdmission::Below),
         "probability" => quantity::within(value, 0.0, 1.0).map(SimulatedAdmission::Probability),
         "size-probability" => quantity::within(value, 0.0, 1.0).map(SimulatedAdmission::SizeProbability),
+        "adaptsize" => Ok(SimulatedAdmission::AdaptSize(ADAPT_SIZE_INTERVAL)),
         _ => Ok(SimulatedAdmission::RejectFirst),
     }
 }
@@ -44,12 +59,19 @@ pub fn words(rule: SimulatedAdmission) -> String {
         SimulatedAdmission::Below(bytes) => format!("below:{bytes}"),
         SimulatedAdmission::SizeProbability(exponent) => format!("size-probability:{exponent}"),
         SimulatedAdmission::RejectFirst => "reject-first".to_owned(),
+        SimulatedAdmission::AdaptSize(ADAPT_SIZE_INTERVAL) => "adaptsize".to_owned(),
+        SimulatedAdmission::AdaptSize(requests) => format!("adaptsize:{requests}"),
     }
 }
 
 /// Checks that the rule agrees with the other flags.
 pub fn check(rule: SimulatedAdmission, ignores_size: bool, samples: bool) -> Result<(), String> {
-    let is_by_size = matches!(rule, SimulatedAdmission::Below(_) | SimulatedAdmission::SizeProbability(_));
+    let is_by_size = matches!(
+        rule,
+        SimulatedAdmission::Below(_)
+            | SimulatedAdmission::SizeProbability(_)
+            | SimulatedAdmission::AdaptSize(_)
+    );
     if ignores_size && is_by_size {
         return Err(format!(
             "--admission {}: needs sizes, which --ignore-size and a --size in objects ignore",
@@ -68,7 +90,14 @@ mod tests {
 
     #[test]
     fn rule_as_words_parses_back() {
-        for text in ["reject-first", "below:4096", "probability:0.25", "size-probability:0.0001"] {
+        for text in [
+            "reject-first",
+            "below:4096",
+            "probability:0.25",
+            "size-probability:0.0001",
+            "adaptsize",
+            "adaptsize:500",
+        ] {
             assert_eq!(words(parsed(text).unwrap()), text);
         }
         assert_eq!(parsed("below:4KiB"), Ok(SimulatedAdmission::Below(4096)));
