@@ -1,15 +1,15 @@
 //! The ends of a cache after which the next one finds the items on flash.
 
-/// The ends of a cache after which the next one on the device finds the items on flash. Large items and small items in a
-/// [log](super::SmallItems::Log) are found after any of them; small items in sets only after a clean close. Items in memory are lost
-/// after a kill: those in DRAM, and those in regions that wait to be written.
+/// The ends of a cache after which the next one on the device finds the items on flash. Items in memory are lost after a kill: those in
+/// DRAM, and those that wait to be written.
 ///
 /// A removed or replaced item is never found again. For that, [`Kill`](Self::Kill) and [`PowerLoss`](Self::PowerLoss) record every
 /// remove, overwrite and change of TTL of a key that flash may hold, in a journal on the device, before the call returns. A key that
 /// only DRAM holds is not recorded. A journal takes 8 bytes per expected item: about 3 % of a log at 256 bytes, 0.2 % of the regions, where
-/// 4 KiB are expected, but at least one region. If the journal of the regions is full, because items are smaller and often replaced, the
-/// oldest regions remain in use but are not recovered. A recorded call writes one block of the device. [`Kill`] and [`PowerLoss`] reserve
-/// the same journal; a change between them and [`CleanClose`] makes the next cache start empty.
+/// 4 KiB are expected, but at least one region, and 0.4 % of sets. If the journal of the regions is full, because items are smaller and
+/// often replaced, the oldest regions remain in use but are not recovered. A recorded call writes one block of the device. The next cache
+/// reads a log or sets completely when it opens. [`Kill`] and [`PowerLoss`] reserve the same journal; a change between them and
+/// [`CleanClose`] makes the next cache start empty.
 ///
 /// If a write of the journal fails, the call returns, and the write is tried again with the next record. A kill before that can bring back
 /// the old item.

@@ -16,7 +16,7 @@ use super::journal::Chain;
 use super::log::{self, HashLog, LogConfig};
 use super::region::{self, RegionConfig, RegionStore, StoreId};
 use super::small::SmallEngine;
-use super::soc::{self, Soc, SocConfig};
+use super::soc::{Soc, SocConfig};
 use super::superblock::{
     Layout, LayoutConfig, Placed, Recognised, Section, SnapshotError, State, Superblock, read_snapshot,
     recognise,
@@ -216,7 +216,7 @@ impl PairSetup<'_> {
     ) -> Result<Found, CacheError> {
         let before = self.fingerprint(first_closed, old.hash_seed);
         if let Some(open) = old.continued(layout, before)
-            && self.has_journals(&open)
+            && self.has_journals()
         {
             return self.restore_from_journals(open, old.session(), waiting).await;
         }
@@ -265,7 +265,7 @@ impl PairSetup<'_> {
         superblock.mark_open(&*metadata, waiting).await.map_err(failed)?;
         let closed_seconds = taken_clock(&mut taken);
         let mut engines = self.open_engines(&superblock, &mut taken, &chains, waiting).await?;
-        if !engines.are_restored && self.has_journals(&superblock) {
+        if !engines.are_restored && self.has_journals() {
             // The journals must not be used for contents other than those that they record.
             superblock = superblock.emptied();
             superblock.mark_open(&*metadata, waiting).await.map_err(failed)?;
@@ -300,8 +300,10 @@ impl PairSetup<'_> {
         let (regions, are_regions_restored) =
             self.open_regions(superblock, sections, chains.regions.as_ref(), waiting).await?;
         let (mut small_items, are_small_restored) = self.open_small_engine(superblock, sections)?;
-        if let (Some(SmallEngine::Log(log)), Some(chain)) = (&mut small_items, &chains.small_items) {
-            log.recover(chain, waiting).await;
+        match (&mut small_items, &chains.small_items) {
+            (Some(SmallEngine::Log(log)), Some(chain)) => log.recover(chain, waiting).await,
+            (Some(SmallEngine::Sets(sets)), Some(chain)) => sets.recover(chain, waiting).await,
+            _ => {}
         }
         Ok(Engines { small_items, regions, are_restored: are_regions_restored && are_small_restored })
     }
@@ -318,7 +320,6 @@ impl PairSetup<'_> {
         let geometry = self.device.geometry();
         let (soc_share, bucket_bytes) = (self.soc_share, self.config.bucket_bytes);
         let soc_bytes = (geometry.capacity_bytes as f64 * soc_share) as u64;
-        let buckets = soc_bytes / u64::from(bucket_bytes.max(1));
         let region_bytes = if soc_share < 1.0 { u64::from(self.config.regions.region_bytes) } else { 0 };
         let least_item_bytes =
             if soc_bytes > 0 { self.config.small_item_max_bytes as u64 } else { SMALL_REGION_ITEM_BYTES };
@@ -331,8 +332,7 @@ impl PairSetup<'_> {
         let mut config = LayoutConfig {
             soc_bytes,
             bucket_bytes,
-            soc_snapshot_bytes: self.small_snapshot_bytes(soc_bytes, buckets)
-                + journal.journal_position_bytes(),
+            soc_snapshot_bytes: self.small_snapshot_bytes(soc_bytes) + journal.journal_position_bytes(),
             region_bytes,
             least_regions: journal.least_regions() + journal.least_journal_regions(),
             snapshot_bytes_per_region: self.snapshot_bytes_per_region(items),
@@ -390,7 +390,7 @@ impl PairSetup<'_> {
             bytes.extend(options.regions.unwrap_or(0).to_le_bytes());
         }
         if self.config.recover_after != RecoverAfter::CleanClose {
-            bytes.extend(b"journals 1");
+            bytes.extend(b"journals 2");
         }
         bytes.extend(first.iter().flat_map(|session| session.to_le_bytes()));
         // Earlier versions of this program have no seed and must not restore items that are stored under other hashes.
@@ -409,7 +409,10 @@ impl PairSetup<'_> {
         if layout.soc_bytes > 0 {
             match self.log_config(layout.soc_offset, layout.soc_bytes, 0, 0) {
                 Some(config) => config.check(&geometry).map_err(|error| wrong(&error))?,
-                None => self.soc_config(layout, 0, 0).check(&geometry).map_err(|error| wrong(&error))?,
+                None => {
+                    let config = self.soc_config(layout.soc_offset, layout.soc_bytes, 0, 0);
+                    config.check(&geometry).map_err(|error| wrong(&error))?;
+                }
             }
         }
         Ok(())
@@ -424,9 +427,10 @@ impl PairSetup<'_> {
         }
     }
 
-    fn soc_config(&self, layout: &Layout, generation: u64, hash_seed: u64) -> SocConfig {
-        let mut config = SocConfig::new(layout.soc_offset, layout.soc_bytes, generation);
+    fn soc_config(&self, offset_bytes: u64, soc_bytes: u64, generation: u64, hash_seed: u64) -> SocConfig {
+        let mut config = SocConfig::new(offset_bytes, soc_bytes, generation);
         config.hash_seed = hash_seed;
+        config.journal = self.journal_options();
         config.bucket_bytes = self.config.bucket_bytes;
         config.filter_bytes_per_bucket = self.config.filter_bytes_per_bucket;
         config.pending_limit_bytes = (self.config.pending_bytes / self.config.pairs.len().max(1)).max(1);
@@ -491,12 +495,12 @@ impl PairSetup<'_> {
     }
 
     /// Bytes for the snapshot of the engine for small items.
-    fn small_snapshot_bytes(&self, soc_bytes: u64, buckets: u64) -> u64 {
+    fn small_snapshot_bytes(&self, soc_bytes: u64) -> u64 {
         let geometry = self.device.geometry();
         match self.log_config(0, soc_bytes, 0, 0) {
             // A configuration that is refused later needs no snapshot.
             Some(config) => config.check(&geometry).map_or(0, |()| log::snapshot_bytes(&config)),
-            None => soc::snapshot_bytes(buckets, self.config.filter_bytes_per_bucket),
+            None => self.soc_config(0, soc_bytes, 0, 0).snapshot_bytes(),
         }
     }
 
@@ -531,8 +535,10 @@ impl PairSetup<'_> {
             };
             return Ok((Some(SmallEngine::Log(Box::new(log))), is_restored));
         }
-        let config = self.soc_config(layout, superblock.generation_mark(), superblock.hash_seed);
-        let soc = Soc::new(device, config)
+        let generation =
+            if self.has_journals() { superblock.journaled_mark() } else { superblock.generation_mark() };
+        let config = self.soc_config(layout.soc_offset, layout.soc_bytes, generation, superblock.hash_seed);
+        let mut soc = Soc::new(device, config)
             .map_err(|error| CacheError::Config(error.to_string()))?
             .with_clock(Arc::clone(self.clock));
         let is_restored = section.is_none_or(|section| soc.restore(&section.payload).is_ok());

@@ -81,9 +81,7 @@ impl SmallEngine {
 
     /// Waits until all removals so far are recorded, if the cache is recovered after a kill.
     pub(crate) fn acknowledge(&self) {
-        if let Self::Log(log) = self {
-            log.acknowledge();
-        }
+        either!(self, it => it.acknowledge());
     }
 
     pub(crate) fn clear(&self) {

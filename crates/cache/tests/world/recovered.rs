@@ -1,7 +1,7 @@
 //! Recovery of a whole cache after kills and power cuts, over random histories of inserts, removes, clears, changes of
 //! TTL and settles. Keys change their sizes, so items move between the engine for small items and the regions. After each
 //! kill or power cut, the next cache finds no removed, replaced or expired version, and nearly all items that were on
-//! flash, except those in sets.
+//! flash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,14 +61,10 @@ impl History {
             regions: Some(64),
             readmission_share: if self.seed.is_multiple_of(2) { 0.25 } else { 0.0 },
         };
-        let has_log = self.has_log();
+        let has_log = self.seed % 5 < 3;
         flash.small_items = Some(if has_log { SmallItems::Log(options) } else { SmallItems::Sets });
         flash.recover_after = self.recover_after;
         cache_config(flash, 256 * KIB, self.seed)
-    }
-
-    fn has_log(&self) -> bool {
-        self.seed % 5 != 4
     }
 
     fn open(&self, device: &Arc<CrashDevice>) -> Cache {
@@ -157,11 +153,11 @@ impl History {
         true
     }
 
-    /// Items in the log, apart from those in memory, and items in regions, with those in memory.
-    fn items_on_flash(&self, cache: &Cache) -> (u64, u64) {
+    /// Items in the log or in sets, apart from those in memory, and items in regions, with those in memory.
+    fn items_on_flash(cache: &Cache) -> (u64, u64) {
         let flash = cache.stats().flash.expect("there is flash");
         let small = flash.soc.expect("there are small items").items.max(0).cast_unsigned();
-        (if self.has_log() { small } else { 0 }, flash.regions.expect("there are regions").items)
+        (small, flash.regions.expect("there are regions").items)
     }
 
     fn settle(cache: &Cache) {
@@ -180,7 +176,7 @@ impl History {
             if life > 0 {
                 let flash = cache.stats().flash.expect("the cache has flash");
                 assert!(flash.recovered, "seed {}, life {life}: {:?}", self.seed, flash.loss);
-                let after = self.items_on_flash(&cache);
+                let after = Self::items_on_flash(&cache);
                 self.small.add((before.0, after.0));
                 if let Some(large) = before.1 {
                     self.large.add((large, after.1));
@@ -198,7 +194,7 @@ impl History {
                 cache.close().expect("memory does not fail");
                 image = device.kill(seed);
                 let reopened = Arc::new(CrashDevice::new(image.duplicate()));
-                let (small, large) = self.items_on_flash(&self.open(&reopened));
+                let (small, large) = Self::items_on_flash(&self.open(&reopened));
                 before = (small, Some(large));
                 continue;
             }
@@ -207,7 +203,7 @@ impl History {
             if is_settled {
                 Self::settle(&cache);
             }
-            let (small, large) = self.items_on_flash(&cache);
+            let (small, large) = Self::items_on_flash(&cache);
             before = (small, is_settled.then_some(large));
             image = match self.recover_after {
                 RecoverAfter::PowerLoss => device.crash(seed),

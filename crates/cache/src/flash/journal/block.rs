@@ -1,11 +1,17 @@
 //! The flash format of a journal block: removals and written regions, in the order in which they happened.
 //!
 //! ```text
-//!      0          4        6       8            16     24        32              40         48      56        64        72
-//!      +----------+--------+-------+------------+------+---------+---------------+----------+-------+---------+---------+- ··· -+
-//!      | checksum | format | words | generation | boot | session | session start | position | floor | through | durable | words |
-//!      | u32      | u16    | u16   | u64        | u64  | u64     | u64           | u64      | u64   | u64     | u64     | u64   |
-//!      +----------+--------+-------+------------+------+---------+---------------+----------+-------+---------+---------+- ··· -+
+//!      0          4        6       8            16     24        32              40         48      56
+//!      +----------+--------+-------+------------+------+---------+---------------+----------+-------+
+//!      | checksum | format | words | generation | boot | session | session start | position | floor |
+//!      | u32      | u16    | u16   | u64        | u64  | u64     | u64           | u64      | u64   |
+//!      +----------+--------+-------+------------+------+---------+---------------+----------+-------+
+//!
+//!      56               64        72        80
+//!      +----------------+---------+---------+- ··· -+
+//!      | removals floor | through | durable | words |
+//!      | u64            | u64     | u64     | u64   |
+//!      +----------------+---------+---------+- ··· -+
 //!
 //!      63   61      53                                    0
 //!      +----+-------+-------------------------------------+
@@ -24,11 +30,11 @@
 /// Bytes before the words.
 pub const HEADER_BYTES: usize = WORDS_START;
 
-pub(super) const FORMAT: u16 = 0x4C4A;
+pub(super) const FORMAT: u16 = 0x4C4B;
 pub(super) const FORMAT_AT: usize = 4;
 pub(super) const WORDS_AT: usize = FORMAT_AT + 2;
 pub(super) const FIELDS_AT: usize = WORDS_AT + 2;
-const FIELDS: usize = 8;
+const FIELDS: usize = 9;
 const WORDS_START: usize = FIELDS_AT + FIELDS * 8;
 
 const KIND_SHIFT: u32 = 62;
@@ -58,6 +64,8 @@ pub struct Header {
     pub position: u64,
     /// Regions with smaller sequence numbers are evicted or cleared.
     pub floor: u64,
+    /// Removals in regions through smaller sequence numbers are not needed; at least `floor`.
+    pub removals_floor: u64,
     /// The current region at the start of the block.
     pub through: u64,
     /// Blocks of smaller positions were durable when this one was written.
@@ -125,8 +133,10 @@ pub fn encode(header: &Header, words: &[u64], bytes: &mut [u8]) {
     bytes[FORMAT_AT..WORDS_AT].copy_from_slice(&FORMAT.to_le_bytes());
     let count = u16::try_from(words.len()).expect("a block has few words");
     bytes[WORDS_AT..FIELDS_AT].copy_from_slice(&count.to_le_bytes());
-    let Header { generation, boot, session, session_start, position, floor, through, durable } = *header;
-    let fields = [generation, boot, session, session_start, position, floor, through, durable];
+    let Header { generation, boot, session, session_start, position, .. } = *header;
+    let Header { floor, removals_floor, through, durable, .. } = *header;
+    let fields =
+        [generation, boot, session, session_start, position, floor, removals_floor, through, durable];
     let end = WORDS_START + words.len() * 8;
     let numbers = fields.iter().chain(words);
     for (to, number) in bytes[FIELDS_AT..end].chunks_exact_mut(8).zip(numbers) {
@@ -155,6 +165,7 @@ pub fn decode(bytes: &[u8]) -> Option<Block> {
         session_start: next(),
         position: next(),
         floor: next(),
+        removals_floor: next(),
         through: next(),
         durable: next(),
     };
@@ -165,9 +176,9 @@ pub fn decode(bytes: &[u8]) -> Option<Block> {
 
 /// Larger numbers cannot occur; the limit prevents an overflow of the next ones.
 fn is_in_range(header: &Header) -> bool {
-    let Header { session, session_start, position, floor, through, durable, .. } = *header;
-    [session, position, floor, through].into_iter().all(|number| number < NUMBER_MASK / 2)
-        && floor > 0
+    let Header { session, session_start, position, floor, removals_floor, through, durable, .. } = *header;
+    [session, position, removals_floor, through].into_iter().all(|number| number < NUMBER_MASK / 2)
+        && (1..=removals_floor).contains(&floor)
         && session_start <= position
         && durable <= position
 }
@@ -253,6 +264,7 @@ mod tests {
         session_start: 40,
         position: 41,
         floor: 100,
+        removals_floor: 120,
         through: 130,
         durable: 41,
     };
@@ -289,9 +301,10 @@ mod tests {
     #[test]
     fn block_has_its_golden_bytes() {
         let bytes = sample();
-        let fields = [0x1122_3344_5566_7788_u64, 9, 3, 40, 41, 100, 130, 41].map(u64::to_le_bytes).concat();
+        let fields =
+            [0x1122_3344_5566_7788_u64, 9, 3, 40, 41, 100, 120, 130, 41].map(u64::to_le_bytes).concat();
         let content = [
-            &[0x4A, 0x4C][..],
+            &[0x4B, 0x4C][..],
             &[6, 0],
             &fields,
             &[0xEF, 0xBE, 0xAD, 0xDE, 0xFE, 0x07, 0x3F, 0x40],
@@ -330,11 +343,13 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_words_with_a_right_checksum_are_refused_or_decoded_without_panic(
-            fields in proptest::array::uniform8(any::<u64>()),
+            fields in proptest::array::uniform9(any::<u64>()),
             words in proptest::collection::vec(any::<u64>(), 0..50),
         ) {
-            let [generation, boot, session, session_start, position, floor, through, durable] = fields;
-            let header = Header { generation, boot, session, session_start, position, floor, through, durable };
+            let [generation, boot, session, session_start, position, floor, removals_floor, through, durable] = fields;
+            let header = Header {
+                generation, boot, session, session_start, position, floor, removals_floor, through, durable,
+            };
             let mut bytes = vec![0; 512];
             encode(&header, &words, &mut bytes);
             if let Some(block) = decode(&bytes) {

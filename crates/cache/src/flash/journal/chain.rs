@@ -83,6 +83,7 @@ impl Chain {
             session_start: header.session_start,
             last: header.position,
             floor: self.newest.floor,
+            removals_floor: self.newest.removals_floor,
             durable: header.position,
             throughs: self.blocks.iter().map(Block::last_through).collect(),
             next_slot: self.tail_slot.map_or(0, |slot| (slot + 1) % TAIL_SLOTS),
@@ -121,11 +122,10 @@ impl Stored {
         Ok(Self { tails: blocks, ring })
     }
 
-    /// The header of the newest block. Later versions of a block have at least as many words and as high a floor.
+    /// The header of the newest block.
     fn newest(&self) -> Option<Header> {
         let blocks = self.tails.iter().chain(&self.ring).flatten();
-        let newest = blocks
-            .max_by_key(|it| (it.header.session, it.header.position, it.words.len(), it.header.floor))?;
+        let newest = blocks.max_by_key(|it| (it.header.session, it.header.position, version(it)))?;
         Some(newest.header)
     }
 
@@ -148,7 +148,7 @@ impl Stored {
             }
             let Some((block, slot)) = found else { continue };
             (session, session_start) = (block.header.session, block.header.session_start);
-            let is_first = block.last_through() < newest.floor;
+            let is_first = block.last_through() < newest.removals_floor;
             if chain.blocks.is_empty() {
                 chain.tail_slot = slot;
             }
@@ -171,7 +171,12 @@ impl Stored {
         }
         let tails = (0_u64..).zip(&self.tails).filter_map(|(slot, block)| Some((slot, block.as_ref()?)));
         let wanted = tails.filter(|(_, block)| is_wanted(block));
-        let (slot, _) = wanted.max_by_key(|(_, block)| (block.words.len(), block.header.floor))?;
+        let (slot, _) = wanted.max_by_key(|(_, block)| version(block))?;
         Some((self.tails[slot as usize].take()?, Some(slot)))
     }
+}
+
+/// Orders the versions of a block: later ones have at least as many words and as high floors.
+fn version(block: &Block) -> (usize, u64, u64) {
+    (block.words.len(), block.header.floor, block.header.removals_floor)
 }

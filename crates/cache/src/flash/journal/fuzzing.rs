@@ -1,4 +1,4 @@
-//! Decodes arbitrary bytes as journal blocks, and recovers both engines by arbitrary journals.
+//! Decodes arbitrary bytes as journal blocks, and recovers all engines by arbitrary journals.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use super::{Chain, FLUSHED, JournalOptions, JournalPlace, Position};
 use crate::flash::Waiting;
 use crate::flash::log::{HashLog, LogConfig};
 use crate::flash::region::{RegionConfig, RegionStore, StoreId};
+use crate::flash::soc::{self, Soc, SocConfig};
 
 const BLOCK_BYTES: usize = 512;
 const GENERATION: u64 = 42;
@@ -22,6 +23,7 @@ pub(in crate::flash) fn check(content: &[u8]) {
     blocks.iter().for_each(|bytes| check_block(bytes));
     recover_regions(&blocks);
     recover_log(&blocks);
+    recover_sets(&blocks);
 }
 
 /// The content as a block of the current generation with a correct checksum. The other fields are arbitrary.
@@ -97,5 +99,19 @@ fn recover_log(blocks: &[Vec<u8>]) {
         let mut log = HashLog::new(device, config).expect("a valid configuration");
         wait_for(log.recover(&chain, Waiting::Thread));
         assert_eq!(log.stats().items, 0, "there are no pages");
+    }
+}
+
+fn recover_sets(blocks: &[Vec<u8>]) {
+    let config =
+        SocConfig { bucket_bytes: 512, journal: Some(OPTIONS), ..SocConfig::new(0, 64 << 10, GENERATION) };
+    let device: Arc<dyn Device> =
+        Arc::new(MemoryDevice::with_block_bytes(config.soc_bytes, BLOCK_BYTES as u32));
+    let place = config.journal_place().expect("the sets have a journal");
+    write_blocks(&device, &place, blocks);
+    if let Ok(chain) = wait_for(soc::read_journal(&device, &config, Waiting::Thread)) {
+        let mut sets = Soc::new(device, config).expect("a valid configuration");
+        wait_for(sets.recover(&chain, Waiting::Thread));
+        assert_eq!(sets.stats().items, 0, "there are no buckets");
     }
 }

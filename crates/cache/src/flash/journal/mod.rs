@@ -21,6 +21,7 @@
 //! not returned are lost.
 //!
 //! A block can be overwritten when all of its records concern regions below the floor. If the ring is full, the floor is raised.
+//! The *removals floor* is the same number, unless an engine raises it further, because the removals have reached the content on flash.
 //!
 //! Without flushes, records do not survive a power cut, but the pages of regions may. So each block names the boot of the
 //! system that wrote it, and its records are used only under the same boot.
@@ -132,6 +133,7 @@ pub struct Position {
     /// The last block.
     last: u64,
     pub floor: u64,
+    removals_floor: u64,
     /// Blocks of smaller positions are durable.
     durable: u64,
     /// The current region at the end of each needed block, up to the last block.
@@ -155,6 +157,7 @@ impl Journal {
             session_start: 0,
             last: 0,
             floor: first_sequence,
+            removals_floor: first_sequence,
             durable: 0,
             throughs: VecDeque::from([first_sequence - 1]),
             next_slot: 0,
@@ -254,10 +257,35 @@ impl Journal {
     pub fn raise_floor(&self, floor: u64) {
         let mut tail = self.tail.lock();
         if floor > tail.position.floor {
-            tail.position.floor = floor;
+            tail.position.raise_floor(floor);
+            self.appended.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Raises the removals floor: removals in regions through smaller sequence numbers must have reached the content on flash. It has
+    /// an effect after a [`sync`](Self::sync).
+    pub fn raise_removals_floor(&self, floor: u64) {
+        let mut tail = self.tail.lock();
+        if floor > tail.position.removals_floor {
+            tail.position.removals_floor = floor;
             tail.position.drop_unneeded();
             self.appended.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Whether half of the ring is in use.
+    pub fn is_half_full(&self) -> bool {
+        self.tail.lock().position.throughs.len() as u64 > self.place.blocks / 2
+    }
+
+    /// Records of one word that fit the ring.
+    pub fn max_words(&self) -> u64 {
+        self.place.blocks * words_per_block(self.place.options.block_bytes)
+    }
+
+    /// Whether records survive a power cut.
+    pub fn flushes(&self) -> bool {
+        self.place.options.flushes
     }
 
     /// Whether the floor should be raised before the next region is written.
@@ -323,7 +351,7 @@ impl Journal {
     }
 
     fn encoded(&self, tail: &Tail) -> IoSlice {
-        let Position { session, session_start, last, floor, durable, .. } = tail.position;
+        let Position { session, session_start, last, floor, removals_floor, durable, .. } = tail.position;
         let header = Header {
             generation: self.place.generation,
             boot: self.place.options.mark(),
@@ -331,6 +359,7 @@ impl Journal {
             session_start,
             position: last,
             floor,
+            removals_floor,
             through: tail.start_through,
             durable,
         };
@@ -376,9 +405,15 @@ impl JournalPlace {
 }
 
 impl Position {
-    /// The last block is always needed: it has the floor.
+    fn raise_floor(&mut self, floor: u64) {
+        self.floor = floor;
+        self.removals_floor = self.removals_floor.max(floor);
+        self.drop_unneeded();
+    }
+
+    /// The last block is always needed: it has the floors.
     fn drop_unneeded(&mut self) {
-        while self.throughs.len() > 1 && self.throughs[0] < self.floor {
+        while self.throughs.len() > 1 && self.throughs[0] < self.removals_floor {
             self.throughs.pop_front();
         }
     }
@@ -387,8 +422,7 @@ impl Position {
     fn make_space(&mut self, blocks: u64) {
         self.drop_unneeded();
         while self.throughs.len() as u64 > blocks {
-            self.floor = self.throughs[0] + 1;
-            self.drop_unneeded();
+            self.raise_floor(self.throughs[0] + 1);
         }
     }
 
@@ -399,8 +433,9 @@ impl Position {
 
     /// The position as bytes of a snapshot.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { session, session_start, last, floor, durable, throughs, .. } = self;
-        let head = [*session, *session_start, *last, *floor, *durable, throughs.len() as u64];
+        let Self { session, session_start, last, floor, removals_floor, durable, throughs, .. } = self;
+        let count = throughs.len() as u64;
+        let head = [*session, *session_start, *last, *floor, *removals_floor, *durable, count];
         head.iter().chain(throughs).flat_map(|number| number.to_le_bytes()).collect()
     }
 
@@ -409,10 +444,10 @@ impl Position {
         let mut numbers =
             bytes.chunks_exact(8).map(|it| u64::from_le_bytes(it.try_into().expect("eight bytes")));
         let mut next = || numbers.next();
-        let (session, session_start, last, floor, durable) = (next()?, next()?, next()?, next()?, next()?);
-        let count = next()?;
-        let is_in_range =
-            (1..=blocks).contains(&count) && [session, last, floor].into_iter().all(|it| it < u64::MAX / 4);
+        let (session, session_start, last) = (next()?, next()?, next()?);
+        let (floor, removals_floor, durable, count) = (next()?, next()?, next()?, next()?);
+        let is_in_range = (1..=blocks).contains(&count)
+            && [session, last, floor, removals_floor].into_iter().all(|it| it < u64::MAX / 4);
         if !is_in_range {
             return None;
         }
@@ -422,6 +457,7 @@ impl Position {
             session_start,
             last,
             floor,
+            removals_floor,
             durable,
             throughs,
             next_slot: 0,
@@ -431,6 +467,6 @@ impl Position {
 
     /// Bytes of the largest position of a ring.
     pub fn max_bytes(blocks: u64) -> u64 {
-        (6 + blocks) * 8
+        (7 + blocks) * 8
     }
 }

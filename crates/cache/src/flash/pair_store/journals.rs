@@ -5,12 +5,10 @@ use crate::config::RecoverAfter;
 use crate::error::CacheError;
 use crate::flash::Waiting;
 use crate::flash::journal::{self, Chain, ChainError, JournalOptions};
-use crate::flash::log::{self, LogConfig};
 use crate::flash::region::{self, StoreId};
-use crate::flash::superblock::{Layout, Superblock};
+use crate::flash::superblock::Superblock;
+use crate::flash::{log, soc};
 
-const SETS_NOT_CLOSED: &str =
-    "it was not closed: its large items were recovered, its small items, which are in sets, were not";
 const RESTARTED: &str = "it was not closed before a restart of the system: removals survive that only with recover_after power-loss";
 const JOURNAL_DAMAGED: &str = "it was not closed, and one of its journals is damaged";
 
@@ -22,17 +20,8 @@ pub(super) struct Chains {
 }
 
 impl PairSetup<'_> {
-    /// The configuration of the log for small items, if it has a journal.
-    fn journaled_log(&self, superblock: &Superblock) -> Option<LogConfig> {
-        let Layout { soc_offset, soc_bytes, .. } = superblock.layout;
-        let config =
-            self.log_config(soc_offset, soc_bytes, superblock.journaled_mark(), superblock.hash_seed);
-        config.filter(|config| soc_bytes > 0 && config.journal.is_some())
-    }
-
-    pub(super) fn has_journals(&self, superblock: &Superblock) -> bool {
-        let has_regions = superblock.layout.regions > 0 && self.journal_options().is_some();
-        has_regions || self.journaled_log(superblock).is_some()
+    pub(super) fn has_journals(&self) -> bool {
+        self.config.recover_after != RecoverAfter::CleanClose
     }
 
     /// Determines the recoverable items of a cache that was not closed. `session` is the session of that cache.
@@ -51,9 +40,7 @@ impl PairSetup<'_> {
         };
         let loss = match self.read_journals(&open, waiting).await {
             Ok(chains) => {
-                let has_sets = open.layout.soc_bytes > 0 && chains.small_items.is_none();
-                let loss = has_sets.then_some(SETS_NOT_CLOSED);
-                return Ok(found(open, Content::Journals(chains), Some(session), loss));
+                return Ok(found(open, Content::Journals(chains), Some(session), None));
             }
             Err(ChainError::Io(source)) => {
                 return Err(CacheError::Device { context: "reading the journals of the cache", source });
@@ -67,8 +54,17 @@ impl PairSetup<'_> {
 
     async fn read_journals(&self, open: &Superblock, waiting: Waiting) -> Result<Chains, ChainError> {
         let mut chains = Chains::default();
-        if let Some(config) = self.journaled_log(open) {
-            chains.small_items = Some(log::read_journal(&self.device, &config, waiting).await?);
+        let (layout, device) = (&open.layout, &self.device);
+        let (generation, hash_seed) = (open.journaled_mark(), open.hash_seed);
+        if layout.soc_bytes > 0 {
+            let chain = match self.log_config(layout.soc_offset, layout.soc_bytes, generation, hash_seed) {
+                Some(config) => log::read_journal(device, &config, waiting).await?,
+                None => {
+                    let config = self.soc_config(layout.soc_offset, layout.soc_bytes, generation, hash_seed);
+                    soc::read_journal(device, &config, waiting).await?
+                }
+            };
+            chains.small_items = Some(chain);
         }
         if open.layout.regions > 0 {
             let (config, id) = (self.regions_config(&open.layout), StoreId(open.journaled_mark()));

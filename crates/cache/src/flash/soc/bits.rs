@@ -33,6 +33,14 @@ impl Bits {
         self.0[index].store(0, Ordering::Release);
     }
 
+    /// The buckets whose bit is set.
+    pub fn iter(&self) -> impl Iterator<Item = BucketId> + '_ {
+        let numbers = (0_u32..).zip(self.words()).filter(|(_, word)| *word != 0);
+        numbers.flat_map(|(index, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| BucketId(index * 64 + bit))
+        })
+    }
+
     pub fn words(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.0.iter().map(|word| word.load(Ordering::Acquire))
     }

@@ -15,6 +15,16 @@
 //!      +-------------+----------+-----------+-------+---------+-- ··· --+-- ··· --+
 //! ```
 //!
+//! In a cache with a [journal](crate::flash::journal), the format is 0xB502, and the first 8 of the used bytes are the number of the write:
+//!
+//! ```text
+//!      16             24
+//!      +--------------+---------+-- ··· --+
+//!      | write number | entry 0 |         |
+//!      | u64          | oldest  |         |
+//!      +--------------+---------+-- ··· --+
+//! ```
+//!
 //! All numbers are little-endian. The checksum is CRC-32C (it detects every burst of up to 32 bits) of the bytes from `format` to the
 //! last used byte, mixed with the bucket's number. Bytes beyond `used` are ignored.
 //!
@@ -34,7 +44,11 @@ pub const BUCKET_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
 /// Longest key of an entry.
 pub const MAX_KEY_BYTES: usize = u8::MAX as usize;
 
+/// Bytes of the write number.
+pub const NUMBER_BYTES: usize = 8;
+
 const FORMAT: u16 = 0xB501;
+const NUMBERED_FORMAT: u16 = 0xB502;
 
 const CHECKSUM: usize = 0;
 const FORMAT_AT: usize = CHECKSUM + 4;
@@ -71,6 +85,8 @@ pub struct Identity {
     pub generation: u64,
     /// The bucket's number. It reveals a bucket that the device wrote to, or read from, the wrong place.
     pub id: BucketId,
+    /// Whether the bucket has a write number.
+    pub is_numbered: bool,
 }
 
 /// Why a bucket's content cannot be used.
@@ -117,14 +133,27 @@ impl<'a> Bucket<'a> {
             return Err(Unusable::Checksum);
         }
         // The checksum is correct, so the following mismatches were written deliberately.
-        if u16_at(bytes, FORMAT_AT) != FORMAT {
+        if ![FORMAT, NUMBERED_FORMAT].contains(&u16_at(bytes, FORMAT_AT)) {
             return Err(Unusable::Malformed);
         }
-        if u64_at(bytes, GENERATION) != identity.generation {
+        if !Self::has_generation(bytes, identity.generation) {
             return Err(Unusable::Stale);
         }
         // The code below slices by the entries' own lengths: a wrong length must not cause a panic.
-        if bucket.well_formed() { Ok(bucket) } else { Err(Unusable::Malformed) }
+        let is_usable = bucket.is_numbered() == identity.is_numbered && bucket.well_formed();
+        if is_usable { Ok(bucket) } else { Err(Unusable::Malformed) }
+    }
+
+    /// Whether bytes that were not verified name this generation.
+    #[must_use]
+    pub fn has_generation(bytes: &[u8], generation: u64) -> bool {
+        u64_at(bytes, GENERATION) == generation
+    }
+
+    /// The write number; 0 if the bucket has none.
+    #[must_use]
+    pub fn write_number(self) -> u64 {
+        if self.is_numbered() { u64_at(self.0, HEADER_BYTES) } else { 0 }
     }
 
     /// A bucket that this process has just sealed.
@@ -147,7 +176,7 @@ impl<'a> Bucket<'a> {
     /// All entries, oldest first.
     pub fn entries(self) -> impl Iterator<Item = Entry<'a>> + Clone + 'a {
         let entry_from = move |start| (start < self.end()).then(|| self.entry_at(start));
-        std::iter::successors(entry_from(HEADER_BYTES), move |entry| entry_from(entry.end()))
+        std::iter::successors(entry_from(self.entries_start()), move |entry| entry_from(entry.end()))
     }
 
     fn entry_at(self, start: usize) -> Entry<'a> {
@@ -165,7 +194,7 @@ impl<'a> Bucket<'a> {
     }
 
     fn well_formed(self) -> bool {
-        let mut at = HEADER_BYTES;
+        let mut at = self.entries_start();
         while at < self.end() {
             let Some(head) = self.0.get(at..at + ENTRY_BYTES) else { return false };
             at += entry_bytes(usize::from(head[ENTRY_KEY_LEN]), usize::from(u16_at(head, ENTRY_VALUE_LEN)));
@@ -175,6 +204,14 @@ impl<'a> Bucket<'a> {
 
     fn checksum(self, id: BucketId) -> u32 {
         crc_fast::crc32_iscsi(&self.0[FORMAT_AT..self.end()]) ^ id.0.wrapping_mul(0x9E37_79B1)
+    }
+
+    fn is_numbered(self) -> bool {
+        u16_at(self.0, FORMAT_AT) == NUMBERED_FORMAT
+    }
+
+    fn entries_start(self) -> usize {
+        HEADER_BYTES + if self.is_numbered() { NUMBER_BYTES } else { 0 }
     }
 
     /// End of the last entry.
@@ -261,6 +298,22 @@ impl<'a> BucketMut<'a> {
         Self(bytes)
     }
 
+    /// As [`empty`](Self::empty), with a write number.
+    #[must_use]
+    pub fn empty_numbered(bytes: &'a mut [u8], generation: u64) -> Self {
+        let mut bucket = Self::empty(bytes, generation);
+        bucket.0[FORMAT_AT..USED].copy_from_slice(&NUMBERED_FORMAT.to_le_bytes());
+        bucket.set_end(HEADER_BYTES + NUMBER_BYTES);
+        bucket.set_write_number(0);
+        bucket
+    }
+
+    /// Sets the write number of a bucket that has one.
+    pub fn set_write_number(&mut self, number: u64) {
+        debug_assert!(self.view().is_numbered(), "the bucket has a write number");
+        self.0[HEADER_BYTES..HEADER_BYTES + NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
+    }
+
     /// The current content. Verified or created here, so its checksum is not checked.
     #[must_use]
     pub fn view(&self) -> Bucket<'_> {
@@ -295,7 +348,8 @@ impl<'a> BucketMut<'a> {
     }
 
     fn retain(&mut self, keep: impl Fn(&Entry<'_>) -> bool) -> u32 {
-        let (mut from, mut to, mut dropped) = (HEADER_BYTES, HEADER_BYTES, 0);
+        let start = self.view().entries_start();
+        let (mut from, mut to, mut dropped) = (start, start, 0);
         let end = self.view().end();
         while from < end {
             let entry = self.view().entry_at(from);
@@ -316,20 +370,20 @@ impl<'a> BucketMut<'a> {
 
     /// Removes the oldest entries until `len` bytes are free. Returns their number.
     fn make_room(&mut self, len: usize, mut leaving: impl FnMut(&Entry<'_>)) -> u32 {
-        let end = self.view().end();
+        let (start, end) = (self.view().entries_start(), self.view().end());
         let room_end = HEADER_BYTES + capacity(self.0.len());
-        assert!(len <= capacity(self.0.len()), "the entry was checked to fit a bucket");
-        let mut first_kept = HEADER_BYTES;
+        assert!(len <= room_end - start, "the entry was checked to fit a bucket");
+        let mut first_kept = start;
         let mut dropped = 0;
-        while end - (first_kept - HEADER_BYTES) + len > room_end {
+        while end - (first_kept - start) + len > room_end {
             let oldest = self.view().entry_at(first_kept);
             leaving(&oldest);
             first_kept = oldest.end();
             dropped += 1;
         }
         if dropped > 0 {
-            self.0.copy_within(first_kept..end, HEADER_BYTES);
-            self.set_end(end - (first_kept - HEADER_BYTES));
+            self.0.copy_within(first_kept..end, start);
+            self.set_end(end - (first_kept - start));
         }
         dropped
     }

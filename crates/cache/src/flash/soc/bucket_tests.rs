@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 
-const HERE: Identity = Identity { generation: 0x0123_4567_89AB_CDEF, id: BucketId(5) };
+const HERE: Identity = Identity { generation: 0x0123_4567_89AB_CDEF, id: BucketId(5), is_numbered: false };
 
 fn new_entry<'a>(key: &'a [u8], value: &'a [u8], expiry_seconds: u32) -> NewEntry<'a> {
     let fingerprint = Fingerprint::of(KeyHash::of(key));
@@ -96,6 +96,62 @@ fn bucket_of_another_generation_is_stale_and_of_another_location_is_corrupt() {
     let elsewhere = Identity { id: BucketId(6), ..HERE };
     assert_eq!(Bucket::open(&bytes, elsewhere).unwrap_err(), Unusable::Checksum);
     assert_eq!(Bucket::open(&[0; 512], HERE).unwrap_err(), Unusable::Checksum);
+}
+
+const NUMBERED: Identity = Identity { is_numbered: true, ..HERE };
+
+fn numbered_sample() -> Vec<u8> {
+    let mut bytes = vec![0xEE; 512];
+    let mut bucket = BucketMut::empty_numbered(&mut bytes, HERE.generation);
+    put(&mut bucket, b"first", b"one", 0);
+    bucket.set_write_number(0x1122_3344_5566_7788);
+    bucket.seal(HERE.id);
+    bytes
+}
+
+#[test]
+fn numbered_bucket_has_its_golden_bytes() {
+    let bytes = numbered_sample();
+    assert_eq!(bytes[FORMAT_AT..USED], [0x02, 0xB5]);
+    assert_eq!(bytes[USED..GENERATION], [8 + 21, 0]);
+    assert_eq!(bytes[HEADER_BYTES..][..8], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
+    assert_eq!(bytes[HEADER_BYTES + 8..][..21], sample()[HEADER_BYTES..][..21]);
+}
+
+#[test]
+fn numbered_bucket_keeps_its_entries_and_evicts_the_oldest() {
+    let mut bytes = numbered_sample();
+    let first = Bucket::open(&bytes, NUMBERED).expect("sealed");
+    assert_eq!(first.write_number(), 0x1122_3344_5566_7788);
+    assert_eq!(first.entries().map(|entry| entry.key).collect::<Vec<_>>(), [b"first"]);
+    let mut bucket = BucketMut::verified(&mut bytes);
+    // 488 bytes of space; the first entry takes 21.
+    assert_eq!(put(&mut bucket, b"second", &[1; 448], 0), 0);
+    assert_eq!(put(&mut bucket, b"third", b"", 0), 1);
+    bucket.seal(HERE.id);
+    let changed = Bucket::open(&bytes, NUMBERED).expect("sealed");
+    assert_eq!(changed.write_number(), 0x1122_3344_5566_7788);
+    assert_eq!(changed.entries().map(|entry| entry.key.len()).collect::<Vec<_>>(), [6, 5]);
+}
+
+#[test]
+fn every_flipped_bit_of_a_write_number_is_detected() {
+    for bit in 0..64 {
+        let mut bytes = numbered_sample();
+        bytes[HEADER_BYTES + bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(Bucket::open(&bytes, NUMBERED).unwrap_err(), Unusable::Checksum, "bit {bit}");
+    }
+}
+
+#[test]
+fn bucket_with_a_number_is_not_opened_as_one_without_or_the_reverse() {
+    assert_eq!(Bucket::open(&numbered_sample(), HERE).unwrap_err(), Unusable::Malformed);
+    assert_eq!(Bucket::open(&sample(), NUMBERED).unwrap_err(), Unusable::Malformed);
+    // Too short for its number.
+    let mut bytes = numbered_sample();
+    bytes[USED..GENERATION].copy_from_slice(&7_u16.to_le_bytes());
+    BucketMut::verified(&mut bytes).seal(HERE.id);
+    assert_eq!(Bucket::open(&bytes, NUMBERED).unwrap_err(), Unusable::Malformed);
 }
 
 #[test]

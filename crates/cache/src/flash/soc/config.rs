@@ -2,15 +2,20 @@
 
 use device::Geometry;
 
-use super::bucket::{self, BUCKET_BYTES, ENTRY_BYTES, HEADER_BYTES};
+use super::bucket::{self, BUCKET_BYTES, ENTRY_BYTES, HEADER_BYTES, NUMBER_BYTES};
 use super::filter::MAX_BYTES_PER_BUCKET;
+use crate::flash::journal::{JournalOptions, JournalPlace};
+
+/// Bytes of buckets per byte of the journal, beside [`LEAST_JOURNAL_BLOCKS`]: two records for each bucket of 4 KiB.
+const BYTES_PER_JOURNAL_BYTE: u64 = 256;
+const LEAST_JOURNAL_BLOCKS: u64 = 16;
 
 /// Configuration of a [`Soc`](super::Soc).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocConfig {
-    /// Offset of the buckets on the device; a multiple of the device's block.
+    /// Offset on the device; a multiple of the device's block.
     pub offset_bytes: u64,
-    /// Bytes of the device for buckets; a multiple of the bucket size.
+    /// Bytes of the device for the journal and the buckets; a multiple of the bucket size.
     pub soc_bytes: u64,
     /// Bytes of a bucket: a power of two, at least the device's block, 512 to 65,536.
     pub bucket_bytes: u32,
@@ -29,6 +34,8 @@ pub struct SocConfig {
     pub generation: u64,
     /// Seed of the keys' hashes.
     pub hash_seed: u64,
+    /// The journal with which the cache is [recovered](super::Soc::recover) after a kill; `None` for recovery after a clean close only.
+    pub journal: Option<JournalOptions>,
 }
 
 impl SocConfig {
@@ -46,6 +53,7 @@ impl SocConfig {
             writes_per_step: 64,
             generation,
             hash_seed: 0,
+            journal: None,
         }
     }
 
@@ -64,11 +72,16 @@ impl SocConfig {
         {
             return Err(E::BucketBytes { bucket_bytes, block_bytes, max_io_bytes: device.max_io_bytes });
         }
-        if !self.offset_bytes.is_multiple_of(block_bytes) {
+        let is_whole_blocks =
+            self.journal.is_none_or(|options| u64::from(options.block_bytes).is_multiple_of(block_bytes));
+        if !self.offset_bytes.is_multiple_of(block_bytes) || !is_whole_blocks {
             return Err(E::Offset { offset_bytes: self.offset_bytes, block_bytes });
         }
         if self.soc_bytes == 0 || !self.soc_bytes.is_multiple_of(bucket_bytes) {
             return Err(E::SocBytes { soc_bytes: self.soc_bytes, bucket_bytes });
+        }
+        if self.soc_bytes <= self.journal_bytes() {
+            return Err(E::Journal { soc_bytes: self.soc_bytes, journal_bytes: self.journal_bytes() });
         }
         if self.soc_bytes / bucket_bytes > u64::from(u32::MAX) {
             return Err(E::TooManyBuckets { soc_bytes: self.soc_bytes, bucket_bytes });
@@ -94,29 +107,52 @@ impl SocConfig {
     /// Number of buckets of a checked configuration.
     #[must_use]
     pub fn buckets(&self) -> u32 {
-        u32::try_from(self.soc_bytes / u64::from(self.bucket_bytes))
-            .expect("checked: buckets are counted by a u32")
+        u32::try_from(self.bucket_count()).expect("checked: buckets are counted by a u32")
+    }
+
+    fn bucket_count(&self) -> u64 {
+        self.soc_bytes.saturating_sub(self.journal_bytes()) / u64::from(self.bucket_bytes.max(1))
+    }
+
+    /// Offset of the first bucket.
+    pub(super) fn buckets_offset(&self) -> u64 {
+        self.offset_bytes + self.journal_bytes()
+    }
+
+    fn journal_bytes(&self) -> u64 {
+        let journal = self.journal_place();
+        journal.map_or(0, |place| place.bytes().next_multiple_of(u64::from(self.bucket_bytes.max(1))))
+    }
+
+    /// The place of the journal.
+    pub(in crate::flash) fn journal_place(&self) -> Option<JournalPlace> {
+        let options = self.journal?;
+        let bytes = self.soc_bytes / BYTES_PER_JOURNAL_BYTE;
+        let blocks = bytes.div_ceil(options.block_bytes.into()) + LEAST_JOURNAL_BLOCKS;
+        Some(JournalPlace { offset_bytes: self.offset_bytes, blocks, generation: self.generation, options })
+    }
+
+    /// Bytes of a bucket for header and entries.
+    fn content_bytes(&self) -> usize {
+        self.bucket_bytes as usize - if self.journal.is_some() { NUMBER_BYTES } else { 0 }
     }
 
     /// Whether an item with this key and value length can be stored.
     #[must_use]
     pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
-        bucket::fits(self.bucket_bytes as usize, key_bytes, value_bytes)
+        bucket::fits(self.content_bytes(), key_bytes, value_bytes)
     }
 
     /// The largest sum of key and value that [`fits`](Self::fits), regardless of the key's own limit.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
-        (self.bucket_bytes as usize - HEADER_BYTES).min(usize::from(u16::MAX)) - ENTRY_BYTES
+        (self.content_bytes() - HEADER_BYTES).min(usize::from(u16::MAX)) - ENTRY_BYTES
     }
 
     /// Size of a snapshot.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
-        super::persist::snapshot_bytes(
-            self.soc_bytes / u64::from(self.bucket_bytes),
-            self.filter_bytes_per_bucket,
-        )
+        super::persist::snapshot_bytes(self.bucket_count(), self)
     }
 }
 
@@ -141,6 +177,11 @@ pub enum SocConfigError {
     TooManyBuckets { soc_bytes: u64, bucket_bytes: u64 },
     #[error("{soc_bytes} bytes from offset {offset_bytes} reach past the device's end ({device_bytes})")]
     BeyondDevice { offset_bytes: u64, soc_bytes: u64, device_bytes: u64 },
+    #[error(
+        "{soc_bytes} bytes for small objects are too few: their journal takes {journal_bytes}; give small items more space, or recover \
+         the cache after a clean close only"
+    )]
+    Journal { soc_bytes: u64, journal_bytes: u64 },
     #[error("filter_bytes_per_bucket: {0} bytes; must be a multiple of 8 up to 128, or 0 for none")]
     FilterBytes(u32),
     #[error("the pending memory, the writes in flight and the writes per step must not be 0")]

@@ -144,6 +144,7 @@ impl Write {
             let group = Group {
                 first: BucketId(self.group.first.0 + at as u32),
                 frozen: vec![Arc::clone(&self.group.frozen[at])],
+                write_number: self.group.write_number,
             };
             let write = Write {
                 group,
@@ -167,10 +168,11 @@ impl Write {
         self.write_next(soc, waiting);
     }
 
-    /// Starts the write of the next non-empty bucket by itself.
+    /// Starts the write of the next bucket by itself, except those that become empty.
     fn write_next(&mut self, soc: &Soc, waiting: Waiting) {
         let Outcome::Singly(singles) = &mut self.outcome else { return };
-        let empty = singles.iter_mut().zip(&self.changes).filter(|(_, change)| change.items_after == 0);
+        let is_empty = |change: &Change| change.items_after == 0 && !change.must_be_written(soc);
+        let empty = singles.iter_mut().zip(&self.changes).filter(|(_, change)| is_empty(change));
         empty.for_each(|(single, _)| *single = Single::Written);
         // The other buckets would fail too; they are retried together.
         if singles.contains(&Single::Failed) && soc.is_failing() && !soc.is_settling() {
@@ -228,14 +230,19 @@ impl Write {
                 soc.disown(id);
             }
             change.count(&mut shard.stats);
+            // An empty bucket is usually not written by itself.
+            let is_here = is_written && (is_whole || change.items_after > 0 || change.must_be_written(soc));
+            if is_lost {
+                soc.record_lost(id);
+            } else if is_here {
+                soc.note_written(id);
+            }
             if is_lost {
                 change.keep_owed();
             } else if soc.on_destructor.is_some() {
                 let undecided = change.left.iter().filter(|left| left.owed.is_none());
                 undecided.for_each(|left| shard.begin_leaving(id, left.fingerprint));
             }
-            // An empty bucket is not written by itself.
-            let is_here = is_written && (is_whole || change.items_after > 0);
             if is_lost {
                 count_lost(&mut shard.stats, change, waiters);
             } else {

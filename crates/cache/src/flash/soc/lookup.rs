@@ -83,7 +83,10 @@ impl Lookup<'_> {
             Err(_) if before.writing || after.writing => Step::ReadBucket(after),
             Err(why) => {
                 shard.stats.count_unusable(why);
-                self.soc.disown(bucket);
+                // With a journal, removals of its items are still recorded: it may be readable after a restart.
+                if self.soc.journal.is_none() {
+                    self.soc.disown(bucket);
+                }
                 Step::Done(None)
             }
         }

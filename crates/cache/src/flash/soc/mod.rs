@@ -11,7 +11,8 @@
 //! time. A read is repeated if its bucket was rewritten meanwhile.
 //!
 //! A bucket is read only if it was written in this generation. Memory has one bit per bucket for that, which the snapshot of a clean close
-//! keeps. Without the snapshot, a store begins a new generation, and all older buckets are empty.
+//! keeps. Without the snapshot, a store begins a new generation, and all older buckets are empty; or it reads all buckets, if it has a
+//! [journal](journal) of the removals.
 
 mod bits;
 mod bucket;
@@ -20,6 +21,7 @@ mod filter;
 #[cfg(feature = "fuzzing")]
 pub(in crate::flash) mod fuzzing;
 mod held;
+mod journal;
 mod keys;
 mod landing;
 mod leaving;
@@ -40,8 +42,8 @@ use parking_lot::Mutex;
 
 pub use bucket::{ENTRY_BYTES, HEADER_BYTES as BUCKET_HEADER_BYTES};
 pub use config::{SocConfig, SocConfigError};
+pub(super) use journal::read_journal;
 pub(super) use pending::ENTRY_OVERHEAD_BYTES;
-pub use persist::snapshot_bytes;
 pub use stats::SocStats;
 pub use write_back::Progress;
 
@@ -53,6 +55,7 @@ use bits::Bits;
 use bucket::{BucketId, Fingerprint, Identity, Unusable};
 use filter::Filters;
 use held::HeldWrites;
+use journal::BucketJournal;
 use landing::Write;
 use pending::{Shard, Waiter};
 
@@ -83,6 +86,7 @@ pub struct Soc {
     work: Event,
     on_eviction: Option<OnEviction>,
     pauses: WritePauses,
+    journal: Option<BucketJournal>,
     on_destructor: Option<DestructorCallback>,
     /// Items removed before their buckets were written, whose destructors are still to be called.
     dropped: Mutex<Vec<(Waiter, Removal)>>,
@@ -130,6 +134,7 @@ impl Soc {
         let buckets = config.buckets();
         Ok(Self {
             placement: device.allocate_handle("soc"),
+            journal: BucketJournal::new(&device, &config),
             device,
             config,
             buckets,
@@ -232,6 +237,9 @@ impl Soc {
             let mut shard = self.shard(bucket).lock();
             let on_flash = self.may_be_on_flash(bucket, fingerprint);
             let removal = shard.remove(bucket, fingerprint, key, on_flash, owed);
+            if removal.taken_bytes > 0 {
+                self.record_removal(Address { bucket, fingerprint });
+            }
             shard.stats.removes += u64::from(removal.was_known);
             // Under the lock: after its release, a step may settle the tombstone and subtract its memory.
             self.pending_bytes.fetch_add(removal.taken_bytes, Ordering::AcqRel);
@@ -252,7 +260,9 @@ impl Soc {
         let runs = self.buckets.div_ceil(pending::RUN) as usize;
         for (number, shard) in self.shards.iter().enumerate() {
             let mut shard = shard.lock();
-            (number..runs).step_by(SHARDS).for_each(|run| self.written.clear_word(run));
+            let words = || (number..runs).step_by(SHARDS);
+            words().for_each(|run| self.written.clear_word(run));
+            self.record_clear(words());
             shard.stats.items = 0;
             let freed = shard.clear();
             drop(shard);
@@ -323,14 +333,17 @@ impl Soc {
                 || self.held.is_any()
                 || self.shards.iter().any(|shard| shard.lock().has_due())
         };
-        let has_work = self.pending_bytes() >= self.config.pending_limit_bytes / 2 || self.has_held_due();
+        let has_work = self.pending_bytes() >= self.config.pending_limit_bytes / 2
+            || self.has_held_due()
+            || self.is_journal_half_full();
         (has_work && !self.pauses.is_pause())
             || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
     }
 
     /// Waits until the cache [wants a step](Self::wants_step) that has work: some pending entries are not yet taken by other steps.
     pub async fn wait_work(&self, waiting: Waiting) {
-        waiting.until(&self.work, || self.wants_step() && self.anything_to_take()).await;
+        let has_work = || self.anything_to_take() || self.is_journal_half_full();
+        waiting.until(&self.work, || self.wants_step() && has_work()).await;
     }
 
     /// Wakes all tasks in [`wait_work`](Self::wait_work) and [`wait_ready`](Self::wait_ready), to check their conditions again.
@@ -348,7 +361,8 @@ impl Soc {
     /// Maximum memory of the cache: filters, bits and the pending limit, which only tombstones may exceed.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.filters.bytes() + self.written.bytes() + self.config.pending_limit_bytes
+        let journal_bytes = self.journal.as_ref().map_or(0, BucketJournal::bytes);
+        self.filters.bytes() + self.written.bytes() + journal_bytes + self.config.pending_limit_bytes
     }
 
     /// Bytes of all buckets, and of the buckets that were written and not emptied since.
@@ -392,7 +406,7 @@ impl Soc {
     }
 
     fn identity(&self, id: BucketId) -> Identity {
-        Identity { generation: self.config.generation, id }
+        Identity { generation: self.config.generation, id, is_numbered: self.journal.is_some() }
     }
 
     fn may_be_on_flash(&self, bucket: BucketId, fingerprint: Fingerprint) -> bool {
@@ -400,7 +414,7 @@ impl Soc {
     }
 
     fn offset(&self, bucket: BucketId) -> u64 {
-        self.config.offset_bytes + u64::from(bucket.0) * u64::from(self.config.bucket_bytes)
+        self.config.buckets_offset() + u64::from(bucket.0) * u64::from(self.config.bucket_bytes)
     }
 
     async fn read_bucket(&self, bucket: BucketId, waiting: Waiting) -> Option<IoBuffer> {

@@ -116,6 +116,8 @@ impl BucketVersion {
 pub struct Group {
     pub first: BucketId,
     pub frozen: Vec<Arc<Vec<Waiter>>>,
+    /// The number of the write; 0 without a journal.
+    pub write_number: u64,
 }
 
 /// The pending entries of the buckets of one shard, and their counters.
@@ -270,7 +272,7 @@ impl Shard {
             first -= 1;
         }
         let frozen = (first..=last).map(|bucket| self.freeze(BucketId(bucket))).collect();
-        Some(Group { first: BucketId(first), frozen })
+        Some(Group { first: BucketId(first), frozen, write_number: 0 })
     }
 
     /// Removes all pending entries. Entries of a write in flight keep their memory until it completes. Returns the freed memory.
@@ -365,6 +367,14 @@ impl Shard {
             State::Resting | State::Cleared(_) => items(&list.fresh),
         };
         self.buckets.values().map(of).sum()
+    }
+
+    /// The pending removals.
+    pub fn tombstones(&self) -> impl Iterator<Item = (BucketId, Fingerprint)> + '_ {
+        self.buckets.iter().flat_map(|(bucket, list)| {
+            let waiters = list.fresh.iter().chain(list.frozen()).filter(|waiter| waiter.bytes.is_none());
+            waiters.map(|waiter| (*bucket, waiter.fingerprint))
+        })
     }
 
     /// Whether any bucket has entries that no write contains yet.

@@ -8,9 +8,13 @@
 //!      +---------+------------------+-------+-----------+--------------+
 //! ```
 //!
+//! With a [journal](crate::flash::journal) there follow one bit per bucket for those with unknown content on flash, the number of the last
+//! write (u64), the position of the journal, and zeros up to the size of the largest position.
+//!
 //! Little-endian; bits in words of 64. The checksum of the enclosing snapshot covers this section.
 
-use super::Soc;
+use super::{Soc, SocConfig};
+use crate::flash::journal::Position;
 
 const HEADER_BYTES: usize = 16;
 /// Words per piece of a snapshot, which is never in memory as a whole.
@@ -41,11 +45,18 @@ pub enum RestoreError {
         /// Words of a filter of the cache.
         words: u32,
     },
+    /// The position of the journal is damaged.
+    #[error("the journal's position in the small-object cache's snapshot is damaged")]
+    Journal,
 }
 
-/// Size of a snapshot.
-pub fn snapshot_bytes(buckets: u64, filter_bytes_per_bucket: u32) -> u64 {
-    HEADER_BYTES as u64 + buckets.div_ceil(64) * 8 + buckets * u64::from(filter_bytes_per_bucket)
+/// Size of a snapshot of this number of buckets.
+pub(super) fn snapshot_bytes(buckets: u64, config: &SocConfig) -> u64 {
+    let bits_bytes = buckets.div_ceil(64) * 8;
+    let filters_bytes = buckets * u64::from(config.filter_bytes_per_bucket);
+    let journal_bytes =
+        config.journal_place().map_or(0, |place| bits_bytes + 8 + Position::max_bytes(place.blocks));
+    HEADER_BYTES as u64 + bits_bytes + filters_bytes + journal_bytes
 }
 
 impl Soc {
@@ -60,14 +71,16 @@ impl Soc {
             let piece: Vec<u8> = words.by_ref().take(PIECE_WORDS).flat_map(u64::to_le_bytes).collect();
             (!piece.is_empty()).then_some(piece)
         });
-        std::iter::once(self.snapshot_header()).chain(pieces)
+        // Keys that are removed from now on are in neither part, or the snapshot is repeated.
+        let journal = std::iter::once_with(|| self.journal_snapshot());
+        std::iter::once(self.snapshot_header()).chain(pieces).chain(journal)
     }
 
     /// Restores a snapshot. The cache must be new and of the generation in which the snapshot was taken.
     ///
     /// # Errors
-    /// The snapshot does not match the configuration.
-    pub fn restore(&self, snapshot: &[u8]) -> Result<(), RestoreError> {
+    /// The snapshot does not match the configuration, or is damaged.
+    pub fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
         let expected = self.config.snapshot_bytes();
         if snapshot.len() as u64 != expected {
             return Err(RestoreError::Length { found: snapshot.len() as u64, expected });
@@ -79,7 +92,9 @@ impl Soc {
         if (found_buckets, found_words) != (buckets, filter_words) {
             return Err(RestoreError::Shape { found_buckets, found_words, buckets, words: filter_words });
         }
-        let (bits, filters) = words.split_at(self.written.bytes());
+        let (bits, words) = words.split_at(self.written.bytes());
+        let (filters, journal) = words.split_at(self.filters.bytes());
+        self.restore_journal(journal)?;
         for (index, word) in words_of(bits).enumerate() {
             self.written.restore_word(index, word);
         }
@@ -100,6 +115,6 @@ impl Soc {
     }
 }
 
-fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
 }

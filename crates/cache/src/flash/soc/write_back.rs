@@ -38,6 +38,7 @@ impl Soc {
     /// Writes pending buckets, those with the most entries first, until the configured number of writes has been made or none is left.
     /// Several tasks may call it concurrently. A dropped step leaves its writes in flight to the next step.
     pub async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
+        self.shorten_journal();
         let resumed = self.take_over().chain(self.take_held(waiting));
         let mut in_flight: FuturesUnordered<_> = resumed.map(|it| Either::Left(it.end(waiting))).collect();
         let mut started = 0;
@@ -53,7 +54,10 @@ impl Soc {
                 in_flight.push(Either::Right(self.write_back(claim, waiting, now_seconds)));
                 started += 1;
             }
-            let Some(ended) = in_flight.next().await else { return progress };
+            let Some(ended) = in_flight.next().await else {
+                self.flush_written(waiting).await;
+                return progress;
+            };
             progress.buckets += ended.buckets;
             progress.entries += ended.entries;
         }
@@ -97,7 +101,9 @@ impl Soc {
         let most = if self.is_failing() { 1 } else { self.group_buckets };
         for _ in 0..self.shards.len() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            if let Some(group) = self.shards[turn % self.shards.len()].lock().take_group(most) {
+            let mut shard = self.shards[turn % self.shards.len()].lock();
+            if let Some(mut group) = shard.take_group(most) {
+                group.write_number = self.next_write_number();
                 return Some(Claim { soc: self, group: Some(group) });
             }
         }
@@ -110,12 +116,10 @@ impl Soc {
         for ((bytes, change), (id, waiters)) in
             buffer.chunks_exact_mut(bucket_bytes).zip(&mut changes).zip(claim.group().members())
         {
-            self.apply(bytes, id, waiters, now_seconds, change);
+            self.apply(bytes, id, (waiters, claim.group().write_number), now_seconds, change);
         }
         let (group, buffer) = (claim.begin(), Arc::new(buffer));
-        // An empty bucket is marked as never written. A bucket whose content does not change, because the filter had a false positive for
-        // the removed key, is on the device already.
-        let is_new = changes.iter().any(|change| change.items_after > 0 && change.is_changed);
+        let is_new = changes.iter().any(|change| change.must_be_written(self));
         let under_way = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
         let (outcome, failures) = (Outcome::Whole, None);
         WriteInFlight::of(self, Write { group, buffer, start: 0, changes, under_way, outcome, failures })
@@ -166,7 +170,7 @@ impl Soc {
         &self,
         bytes: &mut [u8],
         id: BucketId,
-        waiters: &[Waiter],
+        (waiters, write_number): (&[Waiter], u64),
         now_seconds: u32,
         change: &mut Change,
     ) {
@@ -176,11 +180,15 @@ impl Soc {
             change.has_content = false;
             change.unusable = Some(why);
         }
-        let mut bucket = if change.has_content {
-            BucketMut::verified(bytes)
-        } else {
-            BucketMut::empty(bytes, self.config.generation)
+        let generation = self.config.generation;
+        let mut bucket = match (change.has_content, self.journal.is_some()) {
+            (true, _) => BucketMut::verified(bytes),
+            (false, false) => BucketMut::empty(bytes, generation),
+            (false, true) => BucketMut::empty_numbered(bytes, generation),
         };
+        if self.journal.is_some() {
+            bucket.set_write_number(write_number);
+        }
         change.items_before = bucket.view().entries().count();
         let wanted = Wanted { evictions: self.on_eviction.is_some(), all: self.on_destructor.is_some() };
         change.left = wanted.expired(&bucket.view(), now_seconds, waiters);
@@ -238,6 +246,18 @@ impl Left {
 impl Change {
     fn of(has_content: bool) -> Self {
         Self { has_content, ..Self::default() }
+    }
+
+    /// Whether flash must get the new content.
+    ///
+    /// A bucket whose content does not change, because the filter had a false positive for the removed key, is on flash already. One that
+    /// becomes empty is marked in memory as never written; with a journal it is written, because a recovery reads flash.
+    pub fn must_be_written(&self, soc: &Soc) -> bool {
+        if self.items_after > 0 {
+            return self.is_changed;
+        }
+        let had_content = self.items_before > 0 || self.read_failed || self.unusable.is_some();
+        soc.journal.is_some() && had_content
     }
 
     /// Records a concurrent clear: the bucket counts as empty.

@@ -131,16 +131,13 @@ fn recover_after(settings: &Settings) -> RecoverAfter {
     }
 }
 
-/// Checks `recover-after`: only a log on flash is recovered without a clean close.
+/// Checks `recover-after`: only flash is recovered.
 fn check_recovery(settings: &Settings) -> Result<(), String> {
     let name = &settings.recover_after;
     match recover_after(settings) {
         RecoverAfter::CleanClose => Ok(()),
         _ if settings.flash.is_none() => {
             Err(format!("--recover-after {name} without --flash: name the file or device"))
-        }
-        _ if settings.small_items.as_deref() == Some("sets") => {
-            Err(format!("--recover-after {name} needs --small-items log: items in sets are not recovered"))
         }
         _ => Ok(()),
     }
@@ -184,9 +181,8 @@ fn with_flash(builder: Builder, settings: &Settings, name: &str) -> Result<Build
     flash.recover_after = recover_after(settings);
     flash.small_items = match settings.small_items.as_deref() {
         Some("sets") => Some(SmallItems::Sets),
-        None if flash.recover_after == RecoverAfter::CleanClose => None,
-        // Also if the setting is absent: the default may be sets, which are not recovered.
-        _ => Some(SmallItems::Log(LogOptions::default())),
+        Some(_) => Some(SmallItems::Log(LogOptions::default())),
+        None => None,
     };
     let regions = &mut flash.regions;
     match settings.region_policy.as_str() {

@@ -3,6 +3,7 @@
 mod bad_block;
 mod model;
 mod outage;
+mod recovery;
 mod settle;
 mod threads;
 
@@ -288,15 +289,15 @@ fn snapshot_restores_all_items_and_is_refused_under_another_layout() {
     drain(&old);
     let snapshot: Vec<u8> = old.snapshot().flatten().collect();
     assert_eq!(snapshot.len() as u64, old.config().snapshot_bytes());
-    let new = soc_on(&device, config(100));
+    let mut new = soc_on(&device, config(100));
     new.restore(&snapshot).unwrap();
     assert_eq!(new.stats().items, 500);
     for n in 0..500 {
         assert_eq!(get(&new, &format!("key-{n}")), Some(format!("value-{n}")));
     }
-    let other = soc_on(&device, config(101));
+    let mut other = soc_on(&device, config(101));
     assert!(matches!(other.restore(&snapshot), Err(RestoreError::Length { .. })));
-    let other = soc_on(&device, config(100));
+    let mut other = soc_on(&device, config(100));
     let mut changed = snapshot;
     changed[0] += 1;
     assert!(matches!(other.restore(&changed), Err(RestoreError::Shape { found_buckets: 101, .. })));
