@@ -4,7 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::tally::Tally;
-use crate::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request};
+use crate::{
+    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, Outcome, PlacementHandle,
+    Request,
+};
 
 /// A range of another device. Offsets are relative to its start, and bytes outside are not accessible.
 pub struct SliceDevice {
@@ -74,6 +77,17 @@ impl Device for SliceDevice {
         outcome
     }
 
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        let request = Request::write(offset, data.clone());
+        let absorbed = match self.geometry.check(&request) {
+            Ok(()) => self.whole.absorb(self.start_bytes + offset, data)?,
+            Err(error) => Err(error),
+        };
+        let outcome = absorbed.map(|()| IoBuffer::empty());
+        self.tally.count(request.kind(), request.len_bytes(), &outcome);
+        Some(outcome.map(drop))
+    }
+
     fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
         let start = self.start_bytes;
         let hole = self.whole.hole_in(start + range.start..start + range.end)?;
@@ -113,6 +127,21 @@ mod tests {
         }
         assert_eq!(slice.counters().written_bytes, 8192);
         assert_eq!(slice.counters().reads, 0, "the read was not through the slice");
+    }
+
+    #[test]
+    fn absorbed_write_reaches_its_bytes_and_no_byte_outside_the_slice() {
+        let whole: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20).absorbing(true));
+        let slice = SliceDevice::new(Arc::clone(&whole), 8192..16384).unwrap();
+        let data = IoBuffer::copy_of(&[9; 4096]).into();
+        slice.absorb(4096, &data).expect("there is a page cache").unwrap();
+        let read = whole.execute(Request::read(0, 32768)).unwrap();
+        assert!((0..).zip(&read[..]).all(|(at, &byte)| (byte == 9) == (12288..16384).contains(&at)));
+        let outside = slice.absorb(8192, &data).expect("there is a page cache").unwrap_err();
+        assert_eq!(outside.kind(), ErrorKind::Invalid);
+        assert_eq!((slice.counters().writes, slice.counters().written_bytes), (1, 4096));
+        let without = SliceDevice::new(Arc::new(MemoryDevice::new(1 << 20)), 8192..16384).unwrap();
+        assert!(without.absorb(0, &data).is_none(), "there is no page cache");
     }
 
     #[test]

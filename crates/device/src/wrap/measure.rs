@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::{Clock, Completion, Device, IoError, Outcome, PlacementHandle, Request, RequestKind};
+use crate::{Clock, Completion, Device, IoError, IoSlice, Outcome, PlacementHandle, Request, RequestKind};
 
 /// Called for each successful request with its kind, bytes and latency in nanoseconds. It runs on the completing thread and must not
 /// block. Failed requests are in the counters only.
@@ -67,6 +67,19 @@ impl Device for MeasureDevice {
         outcome
     }
 
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        let start_ns = self.clock.monotonic_ns();
+        let absorbed = self.inner.absorb(offset, data)?;
+        match &absorbed {
+            Ok(()) => {
+                let ns = self.clock.monotonic_ns() - start_ns;
+                (self.observer)(RequestKind::Write, data.len() as u64, ns);
+            }
+            Err(error) => remember(&self.first_failure, error),
+        }
+        Some(absorbed)
+    }
+
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
         let handle = self.inner.allocate_handle(consumer);
         self.consumers.lock().push((consumer.to_owned(), handle));
@@ -83,6 +96,22 @@ mod tests {
     use super::*;
     use crate::sim::LatencyModel;
     use crate::{IoBuffer, MemoryDevice, SimulatedDevice, Simulation};
+
+    #[test]
+    fn absorbed_write_is_observed_and_reaches_the_device() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let observed = Arc::clone(&seen);
+        let observer: Observer = Arc::new(move |kind, bytes, _| observed.lock().push((kind, bytes)));
+        let clock = Simulation::new(0).clock();
+        let device =
+            MeasureDevice::new(Arc::new(MemoryDevice::new(1 << 20).absorbing(true)), clock, observer);
+        let data: IoSlice = IoBuffer::copy_of(&[9; 4096]).into();
+        device.absorb(8192, &data).expect("there is a page cache").unwrap();
+        assert_eq!(device.execute(Request::read(8192, 4096)).unwrap()[..], data[..]);
+        let outside = device.absorb(1 << 20, &data).expect("there is a page cache").unwrap_err();
+        assert_eq!(device.first_failure(), Some(outside.to_string()));
+        assert_eq!(*seen.lock(), [(RequestKind::Write, 4096), (RequestKind::Read, 4096)]);
+    }
 
     #[test]
     fn observer_receives_kind_bytes_and_latency_of_each_request() {
