@@ -28,8 +28,8 @@ impl Cache {
     /// Calls `visit` with the keys of all items on flash and waiting to be written to it, in no order. It reads the whole flash tier, which
     /// takes about a second for every few GB. No lock is held while it runs. A key that is inserted, removed or moved concurrently is
     /// visited once, several times or never; a key that stays on flash is visited at least once. A key that was removed before the call
-    /// is never visited. [`for_each_key_in_dram`](Self::for_each_key_in_dram) visits the keys in DRAM, some of which may be on flash as
-    /// well.
+    /// is never visited. [`for_each_key_in_dram`](Self::for_each_key_in_dram) visits the keys in DRAM, and some of them
+    /// may be on flash as well.
     pub async fn for_each_key_on_flash(&self, visit: impl FnMut(&[u8])) {
         self.engine.visit_flash(Waiting::Task, visit).await;
     }
@@ -39,8 +39,8 @@ impl Cache {
         event_loop::wait_for(self.engine.visit_flash(Waiting::Thread, visit));
     }
 
-    /// Removes every key that starts with `prefix`, in DRAM and on flash. Returns the number of removals, at least one per key. No such key
-    /// that was inserted before the call is found after it. Concurrent inserts of such keys may or may not be removed. The result of a
+    /// Removes every key that starts with `prefix`, in DRAM and on flash. Returns the number of removals, at least one per key. A key
+    /// with the prefix that was inserted before the call is not found after it. Concurrent inserts may or may not be removed. The result of a
     /// fetch that started before the call is not stored.
     ///
     /// It reads the whole flash tier, as [`for_each_key_on_flash`](Self::for_each_key_on_flash) does. If the future is dropped early, some

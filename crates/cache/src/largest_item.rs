@@ -1,7 +1,7 @@
 //! Checks that items of the configured maximum size can be stored.
 //!
-//! A default is adapted to the size of DRAM and flash. An explicit size that does not fit is an error: otherwise each insert of such an
-//! item would be refused, or the item would be missing on flash, and only a counter would show it.
+//! A default is adapted to the size of DRAM and flash. An explicit size that does not fit is an error: otherwise each item of that
+//! size would be refused, or be missing on flash, and only a counter would show it.
 
 use crate::config::CacheConfig;
 use crate::dram::{DramConfig, KEY_ALLOWANCE_BYTES};

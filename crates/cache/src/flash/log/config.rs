@@ -195,7 +195,7 @@ impl LogConfig {
         Some(JournalPlace { offset_bytes: self.offset_bytes, blocks, generation: self.generation, options })
     }
 
-    /// Whether an item of these sizes can be stored.
+    /// Whether a key and a value fit a page.
     #[must_use]
     pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
         page::fits(self.page_bytes as usize, key_bytes, value_bytes)

@@ -13,7 +13,7 @@ const LINE_WORDS: usize = 8;
 /// Maximum number of regions that a lookup considers for one key. More occur only with deliberate fingerprint collisions.
 pub const MAX_CANDIDATES: usize = 8;
 
-/// The live regions: their sequence numbers, and how many low bits of these a slot has.
+/// The sequence numbers of the live regions, and how many of their low bits a slot has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
     /// The oldest live region.

@@ -266,7 +266,7 @@ impl HashLog {
         self
     }
 
-    /// Whether an item of these sizes can be stored.
+    /// Whether a key and a value fit a page.
     #[must_use]
     pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
         self.config.fits(key_bytes, value_bytes)
@@ -500,7 +500,7 @@ impl HashLog {
         &self.shards[mix(hash) as usize % SHARDS]
     }
 
-    /// The address of a key. Its bits are independent of those that choose shard and page.
+    /// The address of a key. Other bits of the hash choose shard and page.
     fn address(&self, hash: KeyHash) -> Address {
         let lines = self.shape.lines_per_shard;
         let line = (u128::from(mix(hash) >> 6) * u128::from(lines)) >> 58;

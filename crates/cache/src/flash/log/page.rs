@@ -88,7 +88,7 @@ pub enum Unusable {
     Damaged,
 }
 
-/// Whether an item of these sizes fits a page of `page_bytes`, with any expiry time and tag.
+/// Whether a key and a value fit a page of `page_bytes`, with any expiry time and tag.
 #[must_use]
 pub fn fits(page_bytes: usize, key_bytes: usize, value_bytes: usize) -> bool {
     key_bytes <= MAX_KEY_BYTES && key_bytes + value_bytes <= max_item_bytes(page_bytes)

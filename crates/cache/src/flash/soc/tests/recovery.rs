@@ -229,7 +229,7 @@ fn with_lost_bucket(case: &Case, watched: &Arc<WatchedDevice>) -> (Soc, Vec<u64>
 }
 
 #[test]
-fn bucket_whose_write_failed_is_empty_after_a_kill_too() {
+fn failed_bucket_is_empty_after_a_kill() {
     let case = journaled(End::Kill);
     let watched = Arc::new(WatchedDevice::new(case.blank_device()));
     let (soc, in_bucket) = with_lost_bucket(&case, &watched);
@@ -251,7 +251,7 @@ fn bucket_whose_write_failed_is_empty_after_a_kill_too() {
 }
 
 #[test]
-fn bucket_whose_write_failed_is_empty_after_a_clean_close_and_a_kill_too() {
+fn failed_bucket_is_empty_after_a_clean_close_and_a_kill() {
     let case = journaled(End::Kill);
     let watched = Arc::new(WatchedDevice::new(case.blank_device()));
     let (soc, in_bucket) = with_lost_bucket(&case, &watched);
