@@ -3,7 +3,7 @@
 use block::export::ClientRules;
 use block::sets::Preset;
 use daemon::control::Request;
-use daemon::settings::{Given, GivenRules, KNOBS, action};
+use daemon::settings::{Given, GivenRules, SETTINGS, action};
 
 /// Parses the line, and applies each setting to the defaults. An error is one line, and leaves every setting valid.
 pub fn check(data: &[u8]) {
@@ -26,10 +26,10 @@ pub fn check(data: &[u8]) {
     }
     // Each value can be set again, so none lies outside its range.
     let mut again = tuning;
-    for knob in KNOBS {
-        let value = (knob.get)(&tuning);
+    for setting in SETTINGS {
+        let value = (setting.get)(&tuning);
         if let Some(value) = daemon::settings::shown(&value) {
-            Given::to(&mut again).apply("", &format!("{}={value}", knob.name)).unwrap();
+            Given::to(&mut again).apply("", &format!("{}={value}", setting.name)).unwrap();
         }
     }
     assert_eq!(again, tuning);

@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::element::{DynElement, IntoDynElement as _};
 use plotters::prelude::*;
 
-use crate::palette::{FONT, INK, Look};
+use crate::palette::{FONT, INK, LineStyle};
 
 /// Width of a chart in points.
 pub(crate) const WIDTH: u32 = 820;
@@ -88,7 +88,7 @@ impl Chart {
         let mut marks = [Mark::Cross, Mark::Circle].into_iter().cycle();
         let key = |(number, line): (usize, &Line)| Key {
             name: line.name.clone(),
-            look: Look::of(number),
+            look: LineStyle::of(number),
             width: 2,
             mark: if line.is_marks { marks.next() } else { None },
         };
@@ -129,7 +129,7 @@ struct Bounds {
 /// An entry of the legend.
 pub(crate) struct Key {
     pub(crate) name: String,
-    pub(crate) look: Look,
+    pub(crate) look: LineStyle,
     pub(crate) width: u32,
     /// Shape of single points; `None` is a line.
     pub(crate) mark: Option<Mark>,

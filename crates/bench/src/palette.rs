@@ -24,13 +24,13 @@ pub(crate) const COLOURS: [RGBColor; 8] = [
 
 /// Style of a line. Different numbers have different styles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct LineStyle {
     pub(crate) colour: RGBColor,
     /// Length of a dash and of the gap after it, in points; `None` is a solid line.
     dash: Option<(u32, u32)>,
 }
 
-impl Look {
+impl LineStyle {
     /// Style of line `number`: solid colours first, then the same colours with dashes.
     pub(crate) fn of(number: usize) -> Self {
         const DASHES: [u32; 3] = [9, 4, 2];
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn look_of_200_lines_is_distinct() {
-        let looks: Vec<Look> = (0..200).map(Look::of).collect();
+        let looks: Vec<LineStyle> = (0..200).map(LineStyle::of).collect();
         for (place, look) in looks.iter().enumerate() {
             assert!(!looks[..place].contains(look), "{place}: {look:?}");
         }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::keys::tables;
-use flashwright_bench::config::knob::{Knob, Status};
 use flashwright_bench::config::lower::lower_without_traces;
 use flashwright_bench::config::plan::{AdmissionPlan, InstancePlan, OrderPlan, StressorPlan, WorkloadPlan};
+use flashwright_bench::config::schema::{KeyInfo, Status};
 use flashwright_bench::config::{Config, Loaded, Override};
 use flashwright_bench::session::{Session, SessionOptions};
 use serde_json::Value;
@@ -419,17 +419,19 @@ fn huge_numbers_are_refused_or_harmless() {
         ["cache_config.cacheSizeMB=16", "cache_config.nvmCacheSizeMB=64", "cache_config.navyBlockSize=4096"];
     const NUMBERS: [u64; 6] = [1 << 31, u32::MAX as u64, 1 << 32, (1 << 43) - 1, 1 << 45, u64::MAX];
     let (mut refused, mut opened) = (0, 0);
-    for (place, knobs, defaults) in tables() {
+    for (place, key_infos, defaults) in tables() {
         // Distribution keys also occur in `test_config`. Keys of list elements cannot be set by a path without an index.
         let place = place.split(' ').next().unwrap();
-        let is_tried = |knob: &&Knob| {
-            let is_count = defaults.get(knob.key).is_some_and(Value::is_u64);
+        let is_tried = |key_info: &&KeyInfo| {
+            let is_count = defaults.get(key_info.key).is_some_and(Value::is_u64);
             is_count
-                && matches!(knob.status, Status::Honoured | Status::HonouredIf(_))
+                && matches!(key_info.status, Status::Honoured | Status::HonouredIf(_))
                 && !place.ends_with("[]")
         };
-        for (knob, number) in knobs.iter().filter(is_tried).flat_map(|knob| NUMBERS.map(|it| (knob, it))) {
-            let change = format!("{place}.{}={number}", knob.key);
+        for (key_info, number) in
+            key_infos.iter().filter(is_tried).flat_map(|key_info| NUMBERS.map(|it| (key_info, it)))
+        {
+            let change = format!("{place}.{}={number}", key_info.key);
             let mut changes = FLASH.to_vec();
             if place.contains("navyRegionPolicyConfig") {
                 changes.push("cache_config.navyRegionPolicy=ripq");

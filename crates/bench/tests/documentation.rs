@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use flashwright_bench::config::Loaded;
 use flashwright_bench::config::cachebench::load;
 use flashwright_bench::config::keys::tables;
-use flashwright_bench::config::knob::{Knob, Status};
+use flashwright_bench::config::schema::{KeyInfo, Status};
 use flashwright_bench::report::figures::FIGURES;
 use flashwright_bench::run::stop::Stop;
 use flashwright_bench::study::{Progress, REPORTED_ONLY, Runner, STUDIES, table_row};
@@ -21,8 +21,8 @@ fn page(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
-fn status(knob: &Knob) -> String {
-    match knob.status {
+fn status(key_info: &KeyInfo) -> String {
+    match key_info.status {
         Status::Honoured => "honoured".to_owned(),
         Status::HonouredIf(needs) => format!("honoured {}", needs.when),
         Status::NoEffect(why) => format!("accepted, no effect: {why}"),
@@ -33,26 +33,26 @@ fn status(knob: &Knob) -> String {
 
 fn generated() -> String {
     let mut out = HEAD.to_owned();
-    for (place, knobs, defaults) in tables() {
+    for (place, key_infos, defaults) in tables() {
         writeln!(
             out,
             "## {place}\n\n| key | type | default | unit | here | meaning |\n|---|---|---|---|---|---|"
         )
         .unwrap();
-        for knob in knobs {
-            let default = match defaults.get(knob.key) {
+        for key_info in key_infos {
+            let default = match defaults.get(key_info.key) {
                 Some(value) if value.is_object() => "{}".to_owned(),
                 Some(value) => value.to_string(),
                 None => String::new(),
             };
-            let meaning = if matches!(knob.status, Status::Legacy(_)) { "" } else { knob.doc };
+            let meaning = if matches!(key_info.status, Status::Legacy(_)) { "" } else { key_info.doc };
             writeln!(
                 out,
                 "| `{}` | {} | {default} | {} | {} | {meaning} |",
-                knob.key,
-                knob.kind,
-                knob.unit,
-                status(knob)
+                key_info.key,
+                key_info.kind,
+                key_info.unit,
+                status(key_info)
             )
             .unwrap();
         }

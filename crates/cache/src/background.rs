@@ -64,7 +64,7 @@ impl Drop for Running {
 }
 
 /// A step in progress.
-pub(crate) struct Working<'a>(&'a Stop);
+pub(crate) struct StepGuard<'a>(&'a Stop);
 
 impl Background {
     /// Starts the threads: two for each pair of flash engines, which write regions and buckets, and one for upkeep.
@@ -192,9 +192,9 @@ impl Drop for Background {
 
 impl Stop {
     /// Starts a step; `None` if the cache is closing.
-    pub(crate) fn begin(&self) -> Option<Working<'_>> {
+    pub(crate) fn begin(&self) -> Option<StepGuard<'_>> {
         self.working.fetch_add(1, Ordering::SeqCst);
-        let working = Working(self);
+        let working = StepGuard(self);
         (!self.requested.load(Ordering::SeqCst)).then_some(working)
     }
 
@@ -219,7 +219,7 @@ impl Stop {
     }
 }
 
-impl Drop for Working<'_> {
+impl Drop for StepGuard<'_> {
     fn drop(&mut self) {
         if self.0.working.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.ended.notify(usize::MAX);

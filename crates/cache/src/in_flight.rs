@@ -65,11 +65,11 @@ struct Callers {
 /// The result of a fetch. It names the key, because another key may have the same hash.
 struct Left {
     key: Box<[u8]>,
-    brought: Brought,
+    brought: FetchOutcome,
 }
 
 /// A value, or an error of any type.
-type Brought = Result<Arc<Vec<u8>>, Arc<dyn Any + Send + Sync>>;
+type FetchOutcome = Result<Arc<Vec<u8>>, Arc<dyn Any + Send + Sync>>;
 
 /// The role of a caller that wants a key fetched.
 pub enum Joined {

@@ -214,7 +214,7 @@ impl Cache {
 }
 
 /// The result of looking up a key that may have to be loaded.
-enum Look<'a, E> {
+enum LoadLookup<'a, E> {
     Done(Result<Fetched<'a>, Arc<E>>),
     /// This caller fetches.
     Lead(Turn),
@@ -231,8 +231,8 @@ impl Engine {
         Fut: Future<Output = Result<(Vec<u8>, InsertOptions), E>> + Send + 'static,
     {
         let turn = match self.look_or_lead(key, Waiting::Task).await {
-            Look::Done(found) => return found,
-            Look::Lead(turn) => turn,
+            LoadLookup::Done(found) => return found,
+            LoadLookup::Lead(turn) => turn,
         };
         let (load, panic) = (turn.fetch(), Arc::new(Mutex::new(None)));
         load.carry_out(Box::pin(load_and_store(
@@ -259,33 +259,37 @@ impl Engine {
         fetch: impl FnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
     ) -> Result<Fetched<'_>, Arc<E>> {
         match self.look_or_lead(key, Waiting::Thread).await {
-            Look::Done(found) => found,
-            Look::Lead(turn) => self.take_in(key, fetch(), turn).await.map(Fetched::Made),
+            LoadLookup::Done(found) => found,
+            LoadLookup::Lead(turn) => self.take_in(key, fetch(), turn).await.map(Fetched::Made),
         }
     }
 
     /// Finds the key, or waits for its running load; otherwise this caller must load it.
-    async fn look_or_lead<E: Send + Sync + 'static>(&self, key: &[u8], waiting: Waiting) -> Look<'_, E> {
+    async fn look_or_lead<E: Send + Sync + 'static>(
+        &self,
+        key: &[u8],
+        waiting: Waiting,
+    ) -> LoadLookup<'_, E> {
         let hash = self.hash_of(key);
         loop {
             if let Some(item) = self.find(key, hash, waiting).await {
-                return Look::Done(Ok(Fetched::Found(item)));
+                return LoadLookup::Done(Ok(Fetched::Found(item)));
             }
             let load = match self.join_load(key, hash) {
                 Some(Joined::Lead(turn)) => {
                     self.missed(key, hash);
-                    return Look::Lead(turn);
+                    return LoadLookup::Lead(turn);
                 }
                 Some(Joined::Follow(load)) => load,
                 None => continue,
             };
             load.wait(Some(&self.spawner)).await;
             if let Some(item) = self.find(key, hash, waiting).await {
-                return Look::Done(Ok(Fetched::Found(item)));
+                return LoadLookup::Done(Ok(Fetched::Found(item)));
             }
             if let Some(left) = load.left(key) {
                 self.missed(key, hash);
-                return Look::Done(left.map(Fetched::Made));
+                return LoadLookup::Done(left.map(Fetched::Made));
             }
         }
     }

@@ -190,9 +190,9 @@ counters! {
         /// The region stores, summed; `None` without one.
         regions: part Option<RegionStats>,
         /// Space of the small-object engines; a bucket counts as used if it is not empty.
-        soc_room: part Room,
+        soc_room: part FlashSpace,
         /// Space of the region stores; a region counts as used if it is neither clean nor retired.
-        regions_room: part Room,
+        regions_room: part FlashSpace,
         /// Key and value bytes of accepted items that were written: without those that wait in memory, and those dropped before
         /// they were written. Write amplification refers to these.
         written_logical_bytes: sum u64,
@@ -254,7 +254,7 @@ impl FlashHealth {
 counters! {
     /// The space of a part of flash.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub struct Room {
+    pub struct FlashSpace {
         /// Its size.
         bytes: state u64,
         /// The part in use.
@@ -262,7 +262,7 @@ counters! {
     }
 }
 
-impl Room {
+impl FlashSpace {
     pub(crate) fn add(&mut self, (bytes, used_bytes): (u64, u64)) {
         self.bytes += bytes;
         self.used_bytes += used_bytes;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::config::UpkeepConfig;
-use crate::dram::{Emptied, PoolId, Released};
+use crate::dram::{EvictionStep, PoolId, Released};
 use crate::flash::Waiting;
 use crate::hybrid::Engine;
 use crate::stats::{UpkeepCounters, UpkeepStats};
@@ -110,12 +110,12 @@ impl Engine {
             // A listener's panic was printed and is dropped, so that closing continues.
             let emptied = self.dram.empty_step(&self.crossing());
             match emptied {
-                Emptied::All => return,
-                Emptied::Some => drained = false,
-                Emptied::Busy if !alone => flash.wait_ready().await,
-                Emptied::Busy if self.step(waiting).await => {}
-                Emptied::Busy if drained => return,
-                Emptied::Busy => {
+                EvictionStep::All => return,
+                EvictionStep::Some => drained = false,
+                EvictionStep::Busy if !alone => flash.wait_ready().await,
+                EvictionStep::Busy if self.step(waiting).await => {}
+                EvictionStep::Busy if drained => return,
+                EvictionStep::Busy => {
                     flash.drain(waiting, self.clock.unix_seconds()).await;
                     drained = true;
                 }

@@ -18,7 +18,7 @@ use device::names::noun;
 use serde_json::{Value, json};
 
 use crate::control::{self, Below, Cache, ControlSocket, Controlled, Service, lock};
-use crate::devices::{Access, Devices, NewFiles, OpenedVolume, Opening, Taking, file_bytes};
+use crate::devices::{Access, Devices, DiskOverrides, NewFiles, OpenedVolume, Opening, file_bytes};
 use crate::front_end::{ACCESS, FrontEnd, FrontEndFlags, ServedDisk};
 use crate::health::{self, HealthWatcher};
 use crate::named::{files_of, is_memory};
@@ -63,7 +63,7 @@ pub struct Options {
     #[command(flatten)]
     clients: RuleFlags,
     #[command(flatten)]
-    taking: Taking,
+    taking: DiskOverrides,
     #[command(flatten)]
     opening: Opening,
 }

@@ -45,7 +45,7 @@ pub struct Opening {
 /// Whether to use a disk that seems to be the wrong one.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = None::<&'static str>)]
-pub struct Taking {
+pub struct DiskOverrides {
     /// Use the disk even if it seems to be another one, or was written without the cache: dirty blocks are written to it nevertheless,
     /// and clean ones are dropped
     #[arg(long)]
@@ -137,7 +137,7 @@ impl Devices {
     }
 
     /// Opens both, and the volume on them.
-    pub fn open_volume(&self, taking: Taking) -> Result<OpenedVolume, String> {
+    pub fn open_volume(&self, taking: DiskOverrides) -> Result<OpenedVolume, String> {
         let [flash, disk] = self.open(Access::Write)?;
         let pairing = Pairing { os_identity: traces(&self.disk), is_forced: taking.force_disk };
         let (quick, slow) =

@@ -29,7 +29,7 @@ impl IoBuffer {
         if len == 0 {
             return Self::empty();
         }
-        if let Some(bytes) = Spares::take(len) {
+        if let Some(bytes) = FreedPages::take(len) {
             return Self { bytes, len };
         }
         let layout = Self::layout(len);
@@ -54,7 +54,7 @@ impl IoBuffer {
 
 impl Drop for IoBuffer {
     fn drop(&mut self) {
-        if self.len > 0 && !Spares::keep(self.bytes, self.len) {
+        if self.len > 0 && !FreedPages::keep(self.bytes, self.len) {
             // SAFETY: allocated in `zeroed` with this very layout, freed once.
             unsafe { dealloc(self.bytes.as_ptr(), Self::layout(self.len)) }
         }
@@ -62,9 +62,9 @@ impl Drop for IoBuffer {
 }
 
 /// Freed page-sized buffers kept by this thread for reuse: allocators are slow for page-aligned pages with short lifetimes.
-struct Spares(RefCell<Vec<NonNull<u8>>>);
+struct FreedPages(RefCell<Vec<NonNull<u8>>>);
 
-impl Spares {
+impl FreedPages {
     /// Buffers kept per thread, 256 KiB in all. Larger bursts use the allocator.
     const MOST: usize = 64;
 
@@ -94,7 +94,7 @@ impl Spares {
     }
 }
 
-impl Drop for Spares {
+impl Drop for FreedPages {
     fn drop(&mut self) {
         for bytes in self.0.get_mut().drain(..) {
             // SAFETY: allocated in `zeroed` with this very layout: only buffers of one page are kept.
@@ -104,7 +104,7 @@ impl Drop for Spares {
 }
 
 thread_local! {
-    static SPARES: Spares = const { Spares(RefCell::new(Vec::new())) };
+    static SPARES: FreedPages = const { FreedPages(RefCell::new(Vec::new())) };
 }
 
 impl Deref for IoBuffer {
@@ -200,7 +200,7 @@ mod tests {
             // More than the kept buffers, so that some come from the allocator.
             for _ in 0..2 {
                 let mut buffers: Vec<IoBuffer> =
-                    std::iter::repeat_with(|| IoBuffer::zeroed(len)).take(Spares::MOST + 3).collect();
+                    std::iter::repeat_with(|| IoBuffer::zeroed(len)).take(FreedPages::MOST + 3).collect();
                 for buffer in &mut buffers {
                     assert!(buffer.iter().all(|byte| *byte == 0) && buffer.len() == len);
                     assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(IoBuffer::zeroed(ALIGNMENT).as_ptr(), place);
         drop(IoBuffer::zeroed(2 * ALIGNMENT));
         assert_eq!(kept(), 1, "only page-sized buffers are kept");
-        drop((0..Spares::MOST + 5).map(|_| IoBuffer::zeroed(ALIGNMENT)).collect::<Vec<_>>());
-        assert_eq!(kept(), Spares::MOST);
+        drop((0..FreedPages::MOST + 5).map(|_| IoBuffer::zeroed(ALIGNMENT)).collect::<Vec<_>>());
+        assert_eq!(kept(), FreedPages::MOST);
     }
 
     #[test]

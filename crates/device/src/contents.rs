@@ -221,9 +221,9 @@ mod tests {
     }
 
     /// A drive with short requests, like a namespace with passthrough commands.
-    struct Short(crate::MemoryDevice);
+    struct ShortRequests(crate::MemoryDevice);
 
-    impl Device for Short {
+    impl Device for ShortRequests {
         fn geometry(&self) -> crate::Geometry {
             crate::Geometry { max_io_bytes: 24 << 10, ..self.0.geometry() }
         }
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn signature_beyond_the_longest_request_is_found() {
         for (at, mark, contents) in MARKS {
-            let device = Short(crate::MemoryDevice::new(1 << 20));
+            let device = ShortRequests(crate::MemoryDevice::new(1 << 20));
             let mut head = IoBuffer::zeroed(HEAD_BYTES);
             head[at..at + mark.len()].copy_from_slice(mark);
             (&device.0 as &dyn Device).write(0, head).wait().unwrap();

@@ -27,7 +27,7 @@ pub const BUDGET_UNIT_BYTES: usize = 1 << 10;
 
 /// Whether to continue or close a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum NextAction {
     Continue,
     Close,
 }
@@ -65,27 +65,27 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     async fn exchange(&mut self, stop: &mut watch::Receiver<bool>) -> io::Result<()> {
         loop {
             let mut missing_bytes = 0;
-            let mut then = Then::Continue;
-            while missing_bytes == 0 && then == Then::Continue {
+            let mut then = NextAction::Continue;
+            while missing_bytes == 0 && then == NextAction::Continue {
                 (then, missing_bytes) = self.next_request().await?;
             }
             self.output.send().await?;
             self.tally.add(Counter::bytes_written, self.output.take_sent_bytes());
             self.shared.counters.merge(&mut self.tally);
-            if then == Then::Close || *stop.borrow() || !self.receive(missing_bytes, stop).await? {
+            if then == NextAction::Close || *stop.borrow() || !self.receive(missing_bytes, stop).await? {
                 return Ok(());
             }
         }
     }
 
     /// Executes the next request. Also returns the length of a request that has not arrived entirely, 0 if one was executed.
-    async fn next_request(&mut self) -> io::Result<(Then, usize)> {
+    async fn next_request(&mut self) -> io::Result<(NextAction, usize)> {
         let Self { shared, input, output, tally, is_unauthenticated, .. } = self;
         let max_value_bytes = if *is_unauthenticated { MAX_TOKEN_BYTES } else { shared.max_value_bytes };
         let mut executor = Executor { shared, output, tally };
         let (bytes, discard_bytes) = match input.next(max_value_bytes) {
-            Next::Incomplete { bytes } => return Ok((Then::Continue, bytes)),
-            Next::Request { request: Request::Quit, .. } => return Ok((Then::Close, 0)),
+            Next::Incomplete { bytes } => return Ok((NextAction::Continue, bytes)),
+            Next::Request { request: Request::Quit, .. } => return Ok((NextAction::Close, 0)),
             Next::Request { request, value, bytes } => {
                 match shared.options.credentials.as_ref().filter(|_| *is_unauthenticated) {
                     None if is_refused(shared, &request) => refuse_command(&mut executor, &request),
@@ -114,16 +114,16 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             }
             Next::LineTooLong => {
                 executor.line(reply::LINE_TOO_LONG, false);
-                return Ok((Then::Close, 0));
+                return Ok((NextAction::Close, 0));
             }
             Next::Binary([opcode, opaque @ ..]) => {
                 refuse_binary(&mut output.buffer, opcode, opaque);
-                return Ok((Then::Close, 0));
+                return Ok((NextAction::Close, 0));
             }
         };
         output.send_if_full().await?;
         input.consume(bytes, discard_bytes);
-        Ok((Then::Continue, 0))
+        Ok((NextAction::Continue, 0))
     }
 
     /// Receives a part of a request of `bytes`. Returns whether the client is still connected.

@@ -31,7 +31,7 @@ pub struct Timing {
     read_commands_free_ns: u64,
     write_commands_free_ns: u64,
     buffer: Buffer,
-    debt: Debt,
+    debt: CollectionBacklog,
     /// The next pages of chunks that were incomplete at the last flush and unchanged since.
     flushed: Vec<PhysicalPage>,
     /// Time when the incomplete chunks of earlier flushes are programmed.
@@ -106,7 +106,7 @@ struct Buffer {
 
 /// Outstanding work of collection, and the part that is due with each page of the host.
 #[derive(Default)]
-struct Debt {
+struct CollectionBacklog {
     reads: Work,
     programs: Work,
     erases: Work,
@@ -145,7 +145,7 @@ impl Timing {
                 ends_ns: HashMap::new(),
                 free_ns: 0,
             },
-            debt: Debt::default(),
+            debt: CollectionBacklog::default(),
             flushed: Vec::new(),
             flushed_ns: 0,
             at_ns: 0,
@@ -417,7 +417,7 @@ impl Buffer {
     }
 }
 
-impl Debt {
+impl CollectionBacklog {
     #[inline]
     fn is_clear(&self) -> bool {
         self.reads.left + self.programs.left + self.erases.left == 0

@@ -10,9 +10,9 @@ use super::check;
 use super::distribution_files;
 use super::grouped::grouped;
 use super::keys::{CacheConfig, Distribution, PopularityFile, SizesFile, TestConfig};
-use super::knob::{Diagnostic, Findings, Section, check_names};
 use super::names::normalize_names;
 use super::overrides::{self, Override};
+use super::schema::{Diagnostic, Findings, Section, check_names};
 use super::text;
 
 /// A config that was read and checked.
@@ -181,8 +181,8 @@ fn read_instance(
     let empty = Map::new();
     let cache_object = part(object, "cache_config", &cache_at, findings).unwrap_or(&empty);
     let test_object = part(object, "test_config", &test_at, findings).unwrap_or(&empty);
-    check_names(cache_object, &[CacheConfig::KNOBS], &cache_at, findings);
-    check_names(test_object, &[TestConfig::KNOBS, Distribution::KNOBS], &test_at, findings);
+    check_names(cache_object, &[CacheConfig::KEYS], &cache_at, findings);
+    check_names(test_object, &[TestConfig::KEYS, Distribution::KEYS], &test_at, findings);
     let mut test = TestConfig::read(test_object, &test_at, findings);
     let distribution = Distribution::read(test_object, &test_at, findings);
     let directory = base_directory(file, &test);

@@ -6,8 +6,8 @@ use device::names::nearest;
 
 use super::cachebench::InstanceConfig;
 use super::keys::{CacheConfig, TestConfig};
-use super::knob::Findings;
 use super::needs;
+use super::schema::Findings;
 use super::text::join;
 
 mod cuts;

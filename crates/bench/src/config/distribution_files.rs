@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::check;
 use super::keys::{Distribution, PopularityFile, SizesFile, TestConfig};
-use super::knob::{Findings, Section, read_section};
+use super::schema::{Findings, Section, read_section};
 use super::text::{self, join};
 
 /// Returns the distributions in use: `poolDistributions`, or the one in `test_config` itself, with their files read.

@@ -1,6 +1,6 @@
 //! Merges warnings with the same text about several keys or instances.
 
-use super::knob::Diagnostic;
+use super::schema::Diagnostic;
 
 /// Keys with the same section and text, and the instances that they are in.
 struct Group {

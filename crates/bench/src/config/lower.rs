@@ -13,13 +13,13 @@ use super::amounts::{mib, narrow};
 use super::cachebench::{Config, ConfigError, InstanceConfig};
 use super::check;
 use super::keys::{CacheConfig, Distribution, TestConfig};
-use super::knob::Diagnostic;
 use super::plan::{
     AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, DestructorPlan, EventsPlan, EvictionPlan, FlashPlan,
     InstancePlan, LearnedPlan, LimitsPlan, ObjectsPlan, RebalancePlan, RebalanceStrategy, ReplayPlan,
     RunPlan, RunSettings, SizeLimitPlan, StressorPlan, SweepPlan, TraceFormat, WarmupPlan, WorkloadPlan,
 };
 use super::region_policy;
+use super::schema::Diagnostic;
 use crate::run::objects;
 
 /// Number of workers of CacheBench's `high_refcount`.

@@ -10,7 +10,6 @@ pub mod distribution_files;
 mod files;
 pub mod grouped;
 pub mod keys;
-pub mod knob;
 pub mod lower;
 mod names;
 pub mod needs;
@@ -18,6 +17,7 @@ pub mod overrides;
 pub mod plan;
 mod region_policy;
 mod scale;
+pub mod schema;
 mod text;
 
 pub use cachebench::{Config, ConfigError, InstanceConfig, Loaded};

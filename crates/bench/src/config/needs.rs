@@ -8,7 +8,7 @@ use serde_json::Map;
 use super::cachebench::InstanceConfig;
 use super::check::{REPLAYS, has_flash, is_flash_component, needs_distribution};
 use super::keys::{CacheConfig, Distribution, TestConfig};
-use super::knob::{Findings, Section, Status};
+use super::schema::{Findings, Section, Status};
 use super::text::join;
 
 /// Condition under which a key has an effect.
@@ -229,7 +229,7 @@ fn for_each_changed<S: Section + Default>(section: &S, mut report: impl FnMut(&s
     let (mut values, mut usual) = (Map::new(), Map::new());
     section.write(&mut values);
     S::default().write(&mut usual);
-    for knob in S::KNOBS.iter().filter(|knob| values.get(knob.key) != usual.get(knob.key)) {
-        report(knob.key, knob.status);
+    for key_info in S::KEYS.iter().filter(|key_info| values.get(key_info.key) != usual.get(key_info.key)) {
+        report(key_info.key, key_info.status);
     }
 }

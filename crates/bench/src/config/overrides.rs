@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::knob::{Findings, integer};
+use super::schema::{Findings, integer};
 
 /// A change to the JSON, applied before it is read.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@ use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::{Map, Number, Value};
 
-use super::knob::Findings;
+use super::schema::Findings;
 
 /// Parses `text`. If a key occurs twice in an object, the last value counts, as in CacheBench, and a warning is added: the
 /// shipped `kvcache_l2_wc` config has one. Trailing commas are errors, as in CacheBench.

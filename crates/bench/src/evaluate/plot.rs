@@ -16,7 +16,7 @@ use super::criteria::{Criteria, life_words};
 use super::profile::{PROFILES, Profile};
 use super::run::{Measured, Row};
 use crate::chart::{Key, with_legend};
-use crate::palette::{FONT, GRID, INK, Look, PALE};
+use crate::palette::{FONT, GRID, INK, LineStyle, PALE};
 use crate::report::amount::{duration, with_prefix};
 
 const SIZE: (u32, u32) = (860, 640);
@@ -87,8 +87,8 @@ fn rows<'a>(runs: &'a [&Measured]) -> impl Iterator<Item = &'a Row> {
 }
 
 /// One colour for each placement mode; the median is dashed.
-fn look(run: &Measured) -> Look {
-    Look::of(usize::from(!run.placement))
+fn look(run: &Measured) -> LineStyle {
+    LineStyle::of(usize::from(!run.placement))
 }
 
 fn keys(runs: &[&Measured]) -> Vec<Key> {
@@ -182,7 +182,7 @@ fn points(run: &Measured, criteria: &Criteria, of: impl Fn(&Row) -> Option<f64>)
     points
 }
 
-fn line<'a>(chart: &mut Field<'a>, points: &[(f64, f64, bool)], look: Look, with_dots: bool) -> Drawn {
+fn line<'a>(chart: &mut Field<'a>, points: &[(f64, f64, bool)], look: LineStyle, with_dots: bool) -> Drawn {
     let path: Points = points.iter().map(|&(rate, value, _)| (rate, value)).collect();
     chart.draw_series([look.line(path, 2)])?;
     if with_dots {

@@ -11,11 +11,11 @@ use workload::{RequestKind, Source};
 
 use super::{PredictError, Settings, SmallEngine};
 use crate::config::cachebench::{Config, ConfigError};
-use crate::config::knob::Diagnostic;
 use crate::config::lower::lower;
 use crate::config::plan::{
     AdmissionPlan, ArrivalsPlan, FlashPlan, InstancePlan, OrderPlan, ReinsertionPlan, RunPlan, WorkloadPlan,
 };
+use crate::config::schema::Diagnostic;
 use crate::run::error::OpenError;
 use crate::run::open;
 

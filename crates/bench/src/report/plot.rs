@@ -16,7 +16,7 @@ use super::series::Span;
 use super::tails::Layer;
 use super::text::grouped;
 use crate::chart::{Key, with_legend};
-use crate::palette::{FONT, GRID, INK, Look, PALE};
+use crate::palette::{FONT, GRID, INK, LineStyle, PALE};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 
@@ -77,7 +77,7 @@ fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
 pub(super) struct Curve {
     pub(super) name: String,
     /// A run has the same colour in all charts.
-    pub(super) look: Look,
+    pub(super) look: LineStyle,
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -254,7 +254,7 @@ fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn<Vec<Tooltip>> {
     let points: Vec<_> =
         spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds)).collect();
     let max = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
-    let curve = Curve { name: String::new(), look: Look::of(0), points };
+    let curve = Curve { name: String::new(), look: LineStyle::of(0), points };
     over_time(
         area,
         "Throughput, operations per second",
@@ -268,7 +268,7 @@ fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn<Vec<Tooltip>> {
 fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn<Vec<Tooltip>> {
     let of = |name: &str, number, hits: fn(&Span) -> u64| Curve {
         name: name.to_owned(),
-        look: Look::of(number),
+        look: LineStyle::of(number),
         points: spans
             .iter()
             .filter(|span| span.counts.gets > 0)
@@ -375,7 +375,7 @@ fn slow_curves(spans: &[Span]) -> Vec<Curve> {
 }
 
 /// The colour of a kind of operation, the same in all charts. Some charts divide gets by tier, and others do not.
-pub(super) fn look_of(name: &str) -> Look {
+pub(super) fn look_of(name: &str) -> LineStyle {
     const NAMES: [&str; 9] = [
         "get dram",
         "set",
@@ -387,7 +387,7 @@ pub(super) fn look_of(name: &str) -> Look {
         "add chained",
         "could exist",
     ];
-    Look::of(NAMES.iter().position(|it| *it == name).unwrap_or(0))
+    LineStyle::of(NAMES.iter().position(|it| *it == name).unwrap_or(0))
 }
 
 fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn single_interval_is_drawn_as_a_point() {
-        let curve = Curve { name: "one".to_owned(), look: Look::of(0), points: vec![(0.1, 50.0)] };
+        let curve = Curve { name: "one".to_owned(), look: LineStyle::of(0), points: vec![(0.1, 50.0)] };
         assert_eq!(panel_over_time(TimeChart::HitRatio, &[curve]).unwrap().matches("<circle").count(), 1);
     }
 
@@ -497,19 +497,19 @@ mod tests {
     fn each_kind_of_operation_has_a_colour_of_its_own() {
         let names = Timed::ALL.map(|timed| timed.name().replace('_', " "));
         let names = names.into_iter().chain(["device read", "device write"].map(str::to_owned));
-        let mut looks: Vec<Look> = Vec::new();
+        let mut looks: Vec<LineStyle> = Vec::new();
         for look in names.map(|name| look_of(&name)) {
             assert!(!looks.contains(&look), "{look:?} twice");
             looks.push(look);
         }
-        assert_eq!(look_of("get"), Look::of(0));
+        assert_eq!(look_of("get"), LineStyle::of(0));
     }
 
     #[test]
     fn legend_is_outside_the_chart() {
         let curves = ["one", "other"].map(|name| Curve {
             name: name.to_owned(),
-            look: Look::of(name.len()),
+            look: LineStyle::of(name.len()),
             points: vec![(0.1, 50.0), (1.0, 60.0)],
         });
         let svg = panel_over_time(TimeChart::HitRatio, &curves).unwrap();
@@ -522,7 +522,7 @@ mod tests {
     fn more_runs_than_colours_are_all_drawn() {
         let curve = |number| Curve {
             name: format!("run {number}"),
-            look: Look::of(number),
+            look: LineStyle::of(number),
             points: vec![(1.0, 50.0), (2.0, 60.0)],
         };
         let curves: Vec<Curve> = (0..9).map(curve).collect();

@@ -4,7 +4,7 @@ use plotters::prelude::*;
 
 use super::{Interval, Outcome, Row};
 use crate::chart::{Key, with_legend};
-use crate::palette::{FONT, GRID, INK, Look};
+use crate::palette::{FONT, GRID, INK, LineStyle};
 
 const SIZE: (u32, u32) = (900, 520);
 
@@ -75,7 +75,12 @@ fn picture(
         root.fill(&WHITE)?;
         let of_policy = || outcome.rows.chunk_by(Row::has_policy_of).enumerate();
         let keys: Vec<Key> = of_policy()
-            .map(|(number, rows)| Key { name: rows[0].label(), look: Look::of(number), width: 3, mark: None })
+            .map(|(number, rows)| Key {
+                name: rows[0].label(),
+                look: LineStyle::of(number),
+                width: 3,
+                mark: None,
+            })
             .collect();
         let field = with_legend(&root, &keys)?;
         let mut chart = ChartBuilder::on(&field)
@@ -97,7 +102,7 @@ fn picture(
             .x_label_formatter(&|size| outcome.size_words(*size as u64))
             .draw()?;
         for (number, rows) in of_policy() {
-            let look = Look::of(number);
+            let look = LineStyle::of(number);
             let mut points: Vec<(f64, f64)> =
                 rows.iter().filter_map(|row| Some((row.size_bytes as f64, ratio(row)?))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -10,8 +10,8 @@ use device::event_loop::EventLoop;
 use device::{Clock, IoBuffer};
 
 use super::handshake::{Handshake, NegotiatedOptions, Offer, Step, context_id};
-use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until, Woken};
+use super::receive_buffer::{Next, ReceiveBuffer};
 use super::slots::Slot;
 use super::transmission::{Command, MAX_EXTENTS, Refusal, Rules, status_payload};
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
@@ -107,7 +107,7 @@ pub(super) fn serve(shared: &Arc<ServerShared>, link: &Arc<Link>, client: Client
         event_loop: &event_loop,
         export: &*shared.exports[agreed.place],
         client,
-        intake: Intake::new(rules, &received),
+        intake: ReceiveBuffer::new(rules, &received),
         replies: &replies,
         stall: StallTimer::default(),
         has_more_completed: false,
@@ -181,7 +181,7 @@ struct Server<'a> {
     export: &'a dyn Export,
     client: Client,
     replies: &'a Arc<ReplyContext>,
-    intake: Intake,
+    intake: ReceiveBuffer,
     /// How long the client has stalled in the middle of a request or without accepting replies.
     stall: StallTimer,
     /// Whether completed requests wait for their replies to be queued.

@@ -2,7 +2,7 @@
 //! split. Used by tests with random bytes and by the fuzz targets.
 
 use super::handshake::{Handshake, Offer, Step};
-use super::intake::{Intake, Next};
+use super::receive_buffer::{Next, ReceiveBuffer};
 use super::transmission::Rules;
 use super::wire::MAX_PAYLOAD_BYTES;
 use crate::export::{Context, Shape};
@@ -78,7 +78,8 @@ fn run_handshake(bytes: &[u8], cut: usize) -> (Vec<u8>, usize, Step) {
 /// The requests that the parser finds in `bytes`, given in parts of `cut`, with memory available in two of three attempts.
 fn parse_requests(bytes: &[u8], cut: usize) -> Vec<String> {
     let rules = Rules { shape: SHAPE, structured: true, has_contexts: true };
-    let (mut intake, mut left, mut seen, mut attempts) = (Intake::new(rules, &[]), bytes, Vec::new(), 0);
+    let (mut intake, mut left, mut seen, mut attempts) =
+        (ReceiveBuffer::new(rules, &[]), bytes, Vec::new(), 0);
     loop {
         let next = intake.next(|bytes| {
             assert!(bytes <= MAX_PAYLOAD_BYTES as usize, "a request may ask for {bytes} bytes of memory");

@@ -29,8 +29,8 @@ mod connection;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod handshake;
-mod intake;
 mod link;
+mod receive_buffer;
 mod server;
 mod slots;
 pub mod socket;

@@ -50,7 +50,6 @@ mod identity;
 pub mod journal;
 pub mod layout;
 mod log_replay;
-mod obstacle;
 mod order;
 mod os_identity;
 mod pace;
@@ -68,6 +67,7 @@ pub mod superblock;
 mod trim;
 mod work;
 mod write;
+mod write_blocker;
 mod writeback;
 
 #[cfg(test)]

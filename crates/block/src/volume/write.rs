@@ -9,7 +9,6 @@ use futures_util::future::join_all;
 use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::intent_log::{IncomingWrite, health_error};
-use super::obstacle::{Obstacle, WaitFor, changing_blocks, obstacle, slot_shortage, wait_for};
 use super::ranges::RangeGuard;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
@@ -17,6 +16,7 @@ use super::segment::{Part, runs};
 use super::slot_queue::QueuedWrite;
 use super::state::{FlashCopy, State, Written};
 use super::work::Work;
+use super::write_blocker::{WaitFor, WriteBlocker, changing_blocks, obstacle, slot_shortage, wait_for};
 use super::{Health, Shared};
 use crate::sets::{Admit, Slot, Write};
 
@@ -211,7 +211,7 @@ impl Shared {
         let mut found = obstacle(&state, parts, admit);
         // A write-back cache waits for a commit instead, which takes less time than the disk.
         let lacks_space = || {
-            let is_short = matches!(found, Some(Obstacle::Pages | Obstacle::Records));
+            let is_short = matches!(found, Some(WriteBlocker::Pages | WriteBlocker::Records));
             is_short && !state.sets.tuning().mode.keeps_dirty()
                 || slot_shortage(&state, parts, admit, queued).is_some()
         };

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::evict::{Attempt, Spill, Victim};
 use super::handle::{Draft, Handle};
 use super::item::{HEADER_BYTES, ItemRef, State};
-use super::pools::Wanted;
+use super::pools::AllocationPurpose;
 use super::slab::{Arena, Item};
 use super::sync::Mutex;
 use super::{AllocateError, Dram, Entry, KeyLock, PoolId};
@@ -123,7 +123,7 @@ impl Dram {
         let now_seconds = self.now_seconds();
         // A child has no key, so ghosts do not remember it.
         let entry = Entry { hash: hash.remix(), weight: 1 };
-        let wanted = Wanted { entry, bytes: bytes as u64, now_seconds };
+        let wanted = AllocationPurpose { entry, bytes: bytes as u64, now_seconds };
         let item = self.take_chunk(class, wanted, spill)?;
         item.header().describe(LINKS_BYTES as u16, value_len as u32, 0, now_seconds);
         item.links().set_parent(ItemRef::NONE);

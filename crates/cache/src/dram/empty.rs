@@ -9,7 +9,7 @@ const BATCH: usize = 64;
 
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Emptied {
+pub enum EvictionStep {
     /// Some items were evicted; there may be more.
     Some,
     /// The spill cannot accept more now.
@@ -20,19 +20,19 @@ pub enum Emptied {
 
 impl Dram {
     /// Evicts the next items through `spill`: those of the class with the coldest next victim, among classes with an evictable item.
-    pub fn empty_step<S: Spill>(&self, spill: &S) -> Emptied {
+    pub fn empty_step<S: Spill>(&self, spill: &S) -> EvictionStep {
         let mut emptied = self.coldest_first().into_iter().map(|class| self.empty_some(class, spill));
-        emptied.find(|&emptied| emptied != Emptied::All).unwrap_or(Emptied::All)
+        emptied.find(|&emptied| emptied != EvictionStep::All).unwrap_or(EvictionStep::All)
     }
 
     /// Evicts the next items of one class through `spill`.
-    fn empty_some<S: Spill>(&self, class: &Class, spill: &S) -> Emptied {
+    fn empty_some<S: Spill>(&self, class: &Class, spill: &S) -> EvictionStep {
         let (mut left, items) = (0, class.lock().counters.items);
         // Even if many items are in use, a policy selects all others before it has selected each item twice.
         for _ in 0..2 * items {
             match self.evict_next(class, spill) {
                 Some(Attempt::Gone) => left += 1,
-                Some(Attempt::Busy) if left == 0 => return Emptied::Busy,
+                Some(Attempt::Busy) if left == 0 => return EvictionStep::Busy,
                 Some(Attempt::Busy) => break,
                 // The item is in use, and the policy has moved it behind the others.
                 Some(Attempt::InUse) => {}
@@ -42,7 +42,7 @@ impl Dram {
                 break;
             }
         }
-        if left > 0 { Emptied::Some } else { Emptied::All }
+        if left > 0 { EvictionStep::Some } else { EvictionStep::All }
     }
 
     /// The classes that have items, coldest first.

@@ -3,7 +3,7 @@
 
 use super::chain::children;
 use super::item::{ItemRef, State};
-use super::pools::{Taken, Wanted};
+use super::pools::{AllocationPurpose, Taken};
 use super::slab::Item;
 use super::{AllocateError, Class, Dram};
 use crate::KeyHash;
@@ -182,7 +182,7 @@ impl Dram {
     pub(super) fn take_chunk<'a, S: Spill>(
         &'a self,
         class: &'a Class,
-        wanted: Wanted,
+        wanted: AllocationPurpose,
         spill: &S,
     ) -> Result<Item<'a>, AllocateError> {
         loop {

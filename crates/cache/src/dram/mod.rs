@@ -43,7 +43,7 @@ use crate::KeyHash;
 use crate::thread_counters::ThreadCounters;
 
 pub use config::{DramConfig, DramConfigError, KEY_ALLOWANCE_BYTES, PolicyFactory, PoolConfig, PoolId};
-pub use empty::Emptied;
+pub use empty::EvictionStep;
 pub use evict::{Discard, Spill, Stage, Victim};
 pub use handle::{Draft, Handle};
 pub use index::{INDEX_LEAST_BYTES, INDEX_MOST_BYTES_PER_ITEM};
@@ -58,7 +58,7 @@ pub use stats::{ClassStats, MemoryStats, PoolStats};
 use chain::Chains;
 use index::Index;
 use item::State;
-use pools::{Class, Pools, Wanted};
+use pools::{AllocationPurpose, Class, Pools};
 use reaper::Reaper;
 use rebalance::Rebalancer;
 use slab::Item;
@@ -223,7 +223,8 @@ impl Dram {
         let class = self.class_for(pool, value_len, key.len(), bytes)?;
         let now_seconds = self.now_seconds();
         let entry = Entry { hash: hash.0, weight: 1 };
-        let item = self.take_chunk(class, Wanted { entry, bytes: bytes as u64, now_seconds }, spill)?;
+        let item =
+            self.take_chunk(class, AllocationPurpose { entry, bytes: bytes as u64, now_seconds }, spill)?;
         item.header().describe(key_len, value_len as u32, expiry_seconds, now_seconds);
         item.write_key(key);
         Ok(Draft { dram: self, item, hash })

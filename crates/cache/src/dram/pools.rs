@@ -39,13 +39,13 @@ pub(super) struct Class {
     pub chunks_per_slab: u32,
     pub(super) chunks: Arc<Chunks>,
     rule: OnceLock<HitRule>,
-    inner: Apart<Mutex<Inner>>,
+    inner: SeparateLines<Mutex<Inner>>,
 }
 
 /// Separate cache lines: every hit reads the fields before it, and must not wait for a core that changes this one. Two lines, because
 /// processors fetch them in pairs.
 #[repr(align(128))]
-struct Apart<T>(T);
+struct SeparateLines<T>(T);
 
 /// State guarded by the class lock.
 #[derive(Default)]
@@ -85,7 +85,7 @@ struct SupplyState {
 
 /// The purpose of an allocation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct AllocationPurpose {
     pub entry: Entry,
     pub bytes: u64,
     pub now_seconds: u32,
@@ -258,7 +258,7 @@ impl Class {
     fn new(pool: PoolId, index: u16, chunks: Chunks) -> Self {
         let (chunk_bytes, chunks_per_slab) = (chunks.bytes_each(), chunks.per_slab());
         let chunks = Arc::new(chunks);
-        let (rule, inner) = (OnceLock::new(), Apart(Mutex::new(Inner::default())));
+        let (rule, inner) = (OnceLock::new(), SeparateLines(Mutex::new(Inner::default())));
         Self { pool, index, chunk_bytes, chunks_per_slab, chunks, rule, inner }
     }
 
@@ -277,7 +277,7 @@ impl Class {
     pub(super) fn take<'a>(
         &'a self,
         pools: &'a Pools,
-        wanted: Wanted,
+        wanted: AllocationPurpose,
         prefetch: impl Fn(KeyHash),
     ) -> Taken<'a> {
         let mut inner = self.lock();
@@ -299,7 +299,7 @@ impl Class {
     }
 
     /// Undoes the selection of a victim that could not be evicted: its slot belongs to the old entry again, as after a hit.
-    pub(super) fn undo_eviction(&self, pools: &Pools, item: Item<'_>, wanted: Wanted) {
+    pub(super) fn undo_eviction(&self, pools: &Pools, item: Item<'_>, wanted: AllocationPurpose) {
         let mut inner = self.lock();
         let (_, slot) = pools.class_of(item.reference());
         if item.header().clear(State::EVICTING).has(State::IN_POLICY) {
@@ -336,7 +336,7 @@ impl Class {
 }
 
 impl Inner {
-    fn take<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: Wanted) -> Taken<'a> {
+    fn take<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: AllocationPurpose) -> Taken<'a> {
         self.counters.allocation_attempts += 1;
         if let Some(policy) = &self.policy {
             policy.foresee(wanted.entry);
@@ -447,7 +447,12 @@ impl Inner {
 
     /// Asks the policy for victims until one is unreferenced. Its slot is given to the new entry immediately, which saves a second lock
     /// acquisition after the item is unlinked.
-    fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: Wanted) -> Option<Taken<'a>> {
+    fn choose_victim<'a>(
+        &mut self,
+        pools: &'a Pools,
+        class: &'a Class,
+        wanted: AllocationPurpose,
+    ) -> Option<Taken<'a>> {
         // Policies select an item that can be evicted before they have selected each item twice.
         let tries = (2 * self.policy.as_ref()?.len()).min(MOST_TRIES);
         for _ in 0..tries {

@@ -9,7 +9,7 @@ use block::volume::VolumeConfig;
 use device::IoSlice;
 
 use super::*;
-use crate::devices::{Access, NewFiles, OpenedVolume, Opening, Taking};
+use crate::devices::{Access, DiskOverrides, NewFiles, OpenedVolume, Opening};
 
 const DISK_BYTES: u64 = 32 << 20;
 
@@ -36,7 +36,7 @@ impl Served {
         let [flash, disk] = devices.open(Access::Write).unwrap();
         pollster::block_on(Volume::create(&flash, &disk, &config, 7)).unwrap();
         drop((flash, disk));
-        let opened = devices.open_volume(Taking { force_disk: false }).unwrap();
+        let opened = devices.open_volume(DiskOverrides { force_disk: false }).unwrap();
         let OpenedVolume { volume, recovery, flash, disk } = opened;
         let slot = VolumeSlot::new(volume);
         let driven = slot.clone();
@@ -107,7 +107,7 @@ impl Served {
         upkeep.join().unwrap();
         let devices = lock(&cache.devices).clone();
         drop((cache, below, export));
-        let opened = devices.open_volume(Taking { force_disk: false }).unwrap();
+        let opened = devices.open_volume(DiskOverrides { force_disk: false }).unwrap();
         assert!(opened.recovery.was_clean);
         drop(directory);
         (devices, opened.volume)

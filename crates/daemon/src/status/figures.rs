@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::requests;
 use crate::front_end::Monitor;
-use crate::settings::{KNOBS, shown};
+use crate::settings::{SETTINGS, shown};
 
 /// All figures of an open volume.
 pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
@@ -74,7 +74,7 @@ pub fn of_superblock(superblock: &Superblock) -> Value {
 
 /// Settings by name.
 pub fn of_tuning(tuning: &Tuning) -> Value {
-    let values = KNOBS.iter().map(|knob| (knob.name.to_owned(), (knob.get)(tuning)));
+    let values = SETTINGS.iter().map(|setting| (setting.name.to_owned(), (setting.get)(tuning)));
     Value::Object(values.collect())
 }
 

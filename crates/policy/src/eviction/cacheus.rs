@@ -38,7 +38,7 @@ pub struct Cacheus {
     queues: Segments,
     /// Target weights of SR and R.
     targets: [u64; 2],
-    /// H, with frequency and flag of each entry: see [`Remembered`].
+    /// H, with frequency and flag of each entry: see [`GhostState`].
     history: GhostQueue,
     demoted: u64,
     new: u64,
@@ -80,12 +80,12 @@ enum Origin {
 const GONE: State = State { hash: 0, event: 0, frequency: 0, origin: Origin::Other };
 
 /// What H keeps of an entry, in the 32 bits that a ghost has for a time.
-struct Remembered {
+struct GhostState {
     frequency: u32,
     was_new: bool,
 }
 
-impl Remembered {
+impl GhostState {
     fn pack(&self) -> u32 {
         self.frequency << 1 | u32::from(self.was_new)
     }
@@ -243,7 +243,7 @@ impl Cacheus {
         let State { hash, frequency, origin, .. } = self.leave(slot);
         let was_new = origin == Origin::New;
         self.new += u64::from(was_new);
-        let is_kept = self.history.insert_at(hash, weight, Remembered { frequency, was_new }.pack());
+        let is_kept = self.history.insert_at(hash, weight, GhostState { frequency, was_new }.pack());
         // An entry as large as H pushes out all others, and itself.
         while !is_kept && self.history.pop().is_some() {}
         self.history.trim();
@@ -288,14 +288,14 @@ impl Eviction for Cacheus {
         }
         self.is_inserting = true;
         let weight = u64::from(entry.weight);
-        let remembered = self.history.time_of(entry.hash).map(Remembered::unpack);
+        let remembered = self.history.time_of(entry.hash).map(GhostState::unpack);
         let queue = if remembered.is_some() { R } else { SR };
         if weight > self.targets[usize::from(queue)] {
             self.enter(SR, slot, entry, 1);
             self.rejected = Some(slot);
             return;
         }
-        let Some(Remembered { frequency, was_new }) = remembered else {
+        let Some(GhostState { frequency, was_new }) = remembered else {
             self.enter(SR, slot, entry, 1);
             self.entries[slot.0 as usize].origin = Origin::New;
             return;
@@ -343,7 +343,7 @@ impl Eviction for Cacheus {
             ghosts.take(entry.hash);
         }
         let frequency =
-            self.history.take_time(entry.hash).map_or(0, |packed| Remembered::unpack(packed).frequency);
+            self.history.take_time(entry.hash).map_or(0, |packed| GhostState::unpack(packed).frequency);
         self.enter(R, slot, entry, frequency + 1);
     }
 

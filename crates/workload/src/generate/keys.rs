@@ -4,7 +4,7 @@
 //! writes the index itself, so no two keys are equal; `Letters` writes pseudo-random words, and there are fewer short words than
 //! indexes.
 use super::error::Problem;
-use super::guide::Guide;
+use super::interval_index::IntervalIndex;
 use super::population::{KEY_LENGTH_STRIDE, point};
 use super::random::scramble;
 use super::sizes::Sizes;
@@ -103,7 +103,7 @@ pub(crate) struct Letters {
     /// Multiplier coprime to `keys`: `index * stride % keys` visits every key once and mixes the lengths.
     stride: u64,
     /// Maps a position in that order to a length.
-    guide: Guide,
+    guide: IntervalIndex,
     classes: Box<[Class]>,
     /// First id of this pool's long keys, which continue after those of earlier pools.
     first_long_id: u64,
@@ -169,7 +169,7 @@ impl Letters {
         Self {
             keys: start,
             stride: coprime_stride(start),
-            guide: Guide::new(starts, start - 1),
+            guide: IntervalIndex::new(starts, start - 1),
             classes: classes.into(),
             first_long_id,
             padding,

@@ -1,7 +1,7 @@
 //! The frequencies of operations.
 
 use super::error::Problem;
-use super::guide::Guide;
+use super::interval_index::IntervalIndex;
 use crate::RequestKind;
 
 /// Relative frequencies of the kinds of requests: CacheBench's ratios, which do not have to sum to 1.
@@ -44,11 +44,11 @@ impl Mix {
 
 /// A mix, prepared for drawing.
 #[derive(Debug, Clone)]
-pub(crate) struct Kinds(Guide);
+pub(crate) struct Kinds(IntervalIndex);
 
 impl Kinds {
     pub(crate) fn new(mix: &Mix) -> Result<Self, Problem> {
-        Guide::by_weight(&RequestKind::ALL.map(|kind| mix.weight(kind))).map(Self)
+        IntervalIndex::by_weight(&RequestKind::ALL.map(|kind| mix.weight(kind))).map(Self)
     }
 
     /// The operation at `point` of `0..2^64`.

@@ -11,8 +11,8 @@
 mod buffer_pool;
 pub mod cdn;
 pub mod error;
-mod guide;
 pub mod innodb;
+mod interval_index;
 pub mod keys;
 pub mod linkbench;
 pub mod mix;

@@ -8,7 +8,7 @@ use rand::Rng;
 use rand_distr::{Distribution, StandardNormal, Zipf};
 
 use super::error::Problem;
-use super::guide::{Guide, checked_sum};
+use super::interval_index::{IntervalIndex, checked_sum};
 use super::random::below;
 
 /// Number of equal-weight buckets into which CacheBench flattens a distribution.
@@ -59,7 +59,7 @@ pub(crate) enum Draw {
     Zipf { ranks: Zipf<f64>, last: u64 },
     Flat { buckets: Buckets },
     Spread { buckets: Buckets, keys_per_object: f64, last: u64 },
-    Exact { guide: Guide, buckets: Buckets },
+    Exact { guide: IntervalIndex, buckets: Buckets },
 }
 
 /// Adjacent ranges of equally popular numbers. Only their edges are stored, one more than there are buckets: the table is read at random
@@ -93,9 +93,10 @@ impl Draw {
         checked_sum(weights)?;
         Ok(match rule {
             BucketRule::Flattened => Self::Flat { buckets: Buckets::over(&flatten(counts, weights), keys) },
-            BucketRule::Exact => {
-                Self::Exact { guide: Guide::by_weight(weights)?, buckets: Buckets::over(counts, keys) }
-            }
+            BucketRule::Exact => Self::Exact {
+                guide: IntervalIndex::by_weight(weights)?,
+                buckets: Buckets::over(counts, keys),
+            },
             BucketRule::Legacy => {
                 let flat = flatten(counts, weights);
                 let objects = flat.iter().sum::<f64>().ceil() as u64;

@@ -4,7 +4,7 @@
 //! single values; one more value makes them edges of intervals, uniform inside (piecewise constant), and the number drawn is rounded down.
 
 use super::error::Problem;
-use super::guide::{Guide, checked_sum};
+use super::interval_index::{IntervalIndex, checked_sum};
 
 /// A distribution as configured: values or interval edges, and weights of any sum.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +41,7 @@ impl Table {
 /// at `point / 2^64`.
 #[derive(Debug, Clone)]
 pub struct Sizes {
-    guide: Guide,
+    guide: IntervalIndex,
     steps: Box<[Step]>,
     weights: Box<[f64]>,
 }
@@ -65,7 +65,7 @@ impl Sizes {
             return Err(Problem::Number(*bad));
         }
         let total = checked_sum(weights)?;
-        let guide = Guide::by_weight(weights)?;
+        let guide = IntervalIndex::by_weight(weights)?;
         let steps = if intervals { interval_steps(table, total)? } else { value_steps(range) };
         let weights = weights.iter().map(|weight| weight / total).collect();
         Ok(Self { guide, steps, weights })

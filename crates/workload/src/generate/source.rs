@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::Rng;
 
 use super::error::{ConfigError, Problem};
-use super::guide::Guide;
+use super::interval_index::IntervalIndex;
 use super::keys::{KeyBuffer, KeyFormat, LONE, LONE_BITS, MAX_KEYS};
 use super::popularity::Draw;
 use super::population::Population;
@@ -15,7 +15,7 @@ use crate::{AHEAD, Request, RequestKind, Source};
 
 /// The pools of a generator, shared by all its sources.
 pub(super) struct Pools<S> {
-    by_op_share: Guide,
+    by_op_share: IntervalIndex,
     populations: Vec<Population<S>>,
 }
 
@@ -23,7 +23,7 @@ impl<S: KeyFormat> Pools<S> {
     /// The pools of `config`, whose keys are written by `formats`, one per pool.
     pub(super) fn new(config: &GeneratorConfig, formats: Vec<S>) -> Result<Self, ConfigError> {
         let shares: Vec<f64> = config.pools.iter().map(|pool| pool.op_share).collect();
-        let by_op_share = Guide::by_weight(&shares).map_err(|problem| problem.of("op_share"))?;
+        let by_op_share = IntervalIndex::by_weight(&shares).map_err(|problem| problem.of("op_share"))?;
         let populations = config.pools.iter().zip(formats).enumerate();
         let populations = populations
             .map(|(number, (pool, format))| Population::new(&pool.distribution, format, number))
@@ -46,7 +46,7 @@ pub(super) fn keys_by_pool(config: &GeneratorConfig) -> Result<Vec<u64>, ConfigE
         return Err(Problem::TooManyKeys(config.keys).of("keys"));
     }
     let shares: Vec<f64> = config.pools.iter().map(|pool| pool.key_share).collect();
-    let total = super::guide::checked_sum(&shares).map_err(|problem| problem.of("key_share"))?;
+    let total = super::interval_index::checked_sum(&shares).map_err(|problem| problem.of("key_share"))?;
     let mut before = 0.0;
     let mut first = 0;
     let cut = |(number, pool): (usize, &super::PoolConfig)| {

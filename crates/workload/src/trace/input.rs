@@ -77,7 +77,7 @@ fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Sen
         }
     }
     let whole = Cursor::new(magic).take(known as u64).chain(file);
-    let buffered = |whole| BufReader::with_capacity(BUFFER_BYTES, Uninterrupted(whole));
+    let buffered = |whole| BufReader::with_capacity(BUFFER_BYTES, RetryInterrupted(whole));
     if magic[..known].starts_with(&GZIP_MAGIC) {
         return Ahead::start("gzip", Box::new(GzipMembers::new(buffered(whole))));
     }
@@ -95,9 +95,9 @@ fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Sen
 }
 
 /// A reader that retries after a signal: decoders cannot continue after an error.
-struct Uninterrupted<R>(R);
+struct RetryInterrupted<R>(R);
 
-impl<R: Read> Read for Uninterrupted<R> {
+impl<R: Read> Read for RetryInterrupted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         read_some(&mut self.0, buffer)
     }

@@ -30,7 +30,7 @@ mod distributor;
 mod parser;
 mod report;
 
-use distributor::{Demands, Outlet};
+use distributor::{BatchSender, Demands};
 use report::Report;
 pub use report::{Rejected, ReplayStats};
 
@@ -247,14 +247,14 @@ impl Workload for Replay {
 
 impl Replay {
     /// A queue per worker; a single one if rows may go to any worker and one thread runs all.
-    fn queues(&self, workers: usize) -> (Vec<Outlet>, Vec<Queue>) {
+    fn queues(&self, workers: usize) -> (Vec<BatchSender>, Vec<Queue>) {
         let unbounded = || {
             let (sender, receiver) = channel();
-            (Outlet::Unbounded(sender), Queue::new(Mutex::new(receiver)))
+            (BatchSender::Unbounded(sender), Queue::new(Mutex::new(receiver)))
         };
         let bounded = || {
             let (sender, receiver) = sync_channel(QUEUED_BATCHES);
-            (Outlet::Bounded(sender), Queue::new(Mutex::new(receiver)))
+            (BatchSender::Bounded(sender), Queue::new(Mutex::new(receiver)))
         };
         match (self.config.one_thread, self.config.order) {
             (false, _) => (0..workers).map(|_| bounded()).unzip(),
@@ -268,7 +268,7 @@ impl Replay {
 
     fn start_parser(
         &self,
-        outlets: Vec<Outlet>,
+        outlets: Vec<BatchSender>,
         returned: Receiver<Batch>,
         demands: Option<Demands>,
     ) -> Result<ParserThread, WorkloadError> {

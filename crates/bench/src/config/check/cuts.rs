@@ -3,7 +3,7 @@
 use workload::trace::{FORMATS, Format, TraceError};
 
 use super::super::keys::TestConfig;
-use super::super::knob::Findings;
+use super::super::schema::Findings;
 use super::super::text::join;
 use super::one_of;
 

@@ -1,7 +1,7 @@
 //! Checks the distributions of requests: sizes, TTLs and popularity with their weights, and the ratios of operations.
 
 use super::super::keys::Distribution;
-use super::super::knob::Findings;
+use super::super::schema::Findings;
 use super::super::text::join;
 
 /// The lengths of all items of a chain are in memory together.

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::super::keys::{MlAdmission, TestConfig};
-use super::super::knob::Findings;
 use super::super::plan::FeatureSource;
+use super::super::schema::Findings;
 use super::super::text::join;
 
 /// Checks everything that does not need the model file.

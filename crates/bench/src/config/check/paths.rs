@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::cachebench::InstanceConfig;
-use super::super::knob::Findings;
+use super::super::schema::Findings;
 use super::super::text::join;
 use crate::file_id::is_same;
 

@@ -1,8 +1,8 @@
 //! Keys that the special stressors require, and keys that they do not allow.
 
 use super::super::cachebench::InstanceConfig;
-use super::super::knob::Findings;
 use super::super::plan::StressorPlan;
+use super::super::schema::Findings;
 use super::super::text::join;
 use super::OBJECT_CACHE;
 

@@ -1,7 +1,7 @@
 //! Checks the keys of the iteration over DRAM (`dramIterator…`).
 
 use super::super::keys::TestConfig;
-use super::super::knob::Findings;
+use super::super::schema::Findings;
 use super::super::text::join;
 use super::one_of;
 

@@ -3,7 +3,7 @@
 use super::super::amounts::{MAX_BYTES, MIB};
 use super::super::cachebench::InstanceConfig;
 use super::super::keys::CacheConfig;
-use super::super::knob::Findings;
+use super::super::schema::Findings;
 use super::super::text::join;
 use super::is_flash_component;
 

@@ -1,8 +1,8 @@
 //! `cache_config`: the cache under test.
 
-use crate::config::knob::Status::{Honoured, HonouredIf, Later, NoEffect};
-use crate::config::knob::section;
 use crate::config::needs;
+use crate::config::schema::Status::{Honoured, HonouredIf, Later, NoEffect};
+use crate::config::schema::section;
 
 use super::region_policy::RegionPolicyConfig;
 

@@ -1,8 +1,8 @@
 //! Keys of distributions: sizes, popularity and the mix of operations; and the two kinds of distribution file.
 
-use crate::config::knob::Status::{Honoured, HonouredIf};
-use crate::config::knob::section;
 use crate::config::needs;
+use crate::config::schema::Status::{Honoured, HonouredIf};
+use crate::config::schema::section;
 
 section! {
     /// Sizes, popularity and mix of one pool's requests.

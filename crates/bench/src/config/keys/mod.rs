@@ -14,10 +14,10 @@ pub use test::{TestConfig, WarmupPolicy};
 
 use serde_json::{Map, Value};
 
-use super::knob::{Knob, Section};
+use super::schema::{KeyInfo, Section};
 
 /// Name of a section, its keys, and their defaults as JSON.
-pub type Table = (&'static str, &'static [Knob], Map<String, Value>);
+pub type Table = (&'static str, &'static [KeyInfo], Map<String, Value>);
 
 /// All sections in the order of the documentation.
 #[must_use]
@@ -41,7 +41,7 @@ pub fn tables() -> Vec<Table> {
 fn table<S: Section + Default>() -> Table {
     let mut defaults = Map::new();
     S::default().write(&mut defaults);
-    (S::NAME, S::KNOBS, defaults)
+    (S::NAME, S::KEYS, defaults)
 }
 
 /// The current name of a key that CacheBench renamed. The configs published with the paper on FDP placement have the old name.
@@ -53,5 +53,8 @@ pub fn new_name_of(key: &str) -> Option<&'static str> {
 /// The section that has `key`.
 #[must_use]
 pub fn home_of(key: &str) -> Option<&'static str> {
-    tables().iter().find(|(_, knobs, _)| knobs.iter().any(|knob| knob.key == key)).map(|(place, ..)| *place)
+    tables()
+        .iter()
+        .find(|(_, key_infos, _)| key_infos.iter().any(|key_info| key_info.key == key))
+        .map(|(place, ..)| *place)
 }

@@ -1,8 +1,8 @@
 //! `cache_config.navyRegionPolicyConfig`: McDipper, BlockCache and RIPQ.
 
-use crate::config::knob::Status::HonouredIf;
-use crate::config::knob::section;
 use crate::config::needs;
+use crate::config::schema::Status::HonouredIf;
+use crate::config::schema::section;
 
 section! {
     /// Settings of the region policies of the photo caches.

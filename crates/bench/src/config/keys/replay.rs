@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::knob::Status::{Honoured, HonouredIf, Later, NoEffect};
-use crate::config::knob::section;
 use crate::config::needs;
+use crate::config::schema::Status::{Honoured, HonouredIf, Later, NoEffect};
+use crate::config::schema::section;
 
 const BY_NAME: &str = "columns are found by the header, and `tenants` in the result has the figures of columns that name a tenant";
 

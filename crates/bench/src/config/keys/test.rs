@@ -1,9 +1,9 @@
 //! `test_config`: the run.
 
 use super::{Distribution, ReplayConfig};
-use crate::config::knob::Status::{Honoured, HonouredIf, NoEffect};
-use crate::config::knob::section;
 use crate::config::needs;
+use crate::config::schema::Status::{Honoured, HonouredIf, NoEffect};
+use crate::config::schema::section;
 
 section! {
     /// The run.

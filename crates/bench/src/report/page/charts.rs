@@ -3,7 +3,7 @@
 use plotters::style::{RGBColor, WHITE};
 
 use super::Named;
-use crate::palette::{GRID, INK, Look, PALE};
+use crate::palette::{GRID, INK, LineStyle, PALE};
 use crate::report::amount::on_one_line;
 use crate::report::finished::{Interval, LARGEST, PERCENTILES};
 use crate::report::html::Html;
@@ -86,7 +86,7 @@ fn curve(
         let max = if scale > 1.0 { scale } else { LARGEST };
         (denominator > 0.0 && (0.0..=max).contains(&value)).then_some((part.last()?.until_seconds, value))
     });
-    Curve { name: name.to_owned(), look: Look::of(number), points: points.collect() }
+    Curve { name: name.to_owned(), look: LineStyle::of(number), points: points.collect() }
 }
 
 /// Divides the intervals into at most `parts` groups with about equal sums of the denominator.
@@ -122,7 +122,7 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
             // A run without this operation is omitted; the others keep their colours.
             let curves = runs.iter().enumerate().map(|(number, it)| Curve {
                 name: legend(&it.name),
-                look: Look::of(number),
+                look: LineStyle::of(number),
                 points: nines(it, &layer, &operation),
             });
             (words(&layer, &operation), curves.filter(|curve| curve.points.len() > 1).collect::<Vec<_>>())

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Named;
-use crate::palette::Look;
+use crate::palette::LineStyle;
 use crate::report::amount::{duration, shown, with_prefix};
 use crate::report::finished::LARGEST;
 use crate::report::html::Html;
@@ -200,7 +200,7 @@ fn life(row: &Value, years: f64) -> String {
 /// Latency and life over the rate, with and without placement. Both vertical axes are logarithmic: near the limit of a drive, latencies
 /// grow a hundredfold, and its life at full speed is a hundredth of that at a low rate.
 fn charts(body: &mut Html, profile: &Value, criteria: &Value) -> Drawn {
-    let curve = |placed: bool, name: &str, look: Look, value: &dyn Fn(&Value) -> Option<f64>| {
+    let curve = |placed: bool, name: &str, look: LineStyle, value: &dyn Fn(&Value) -> Option<f64>| {
         let rate = |row: &Value| Some(row["throughput_ops_per_second"].as_f64()?.clamp(1.0, LARGEST));
         let point = |row: &Value| Some((rate(row)?, value(row)?));
         let mut points: Vec<(f64, f64)> = rows(profile)
@@ -218,7 +218,8 @@ fn charts(body: &mut Html, profile: &Value, criteria: &Value) -> Drawn {
         }
     };
     let both = |name: &str, value: &dyn Fn(&Value) -> Option<f64>, is_dashed: bool| -> Vec<Curve> {
-        let look = |number: usize| if is_dashed { Look::of(number).dashed() } else { Look::of(number) };
+        let look =
+            |number: usize| if is_dashed { LineStyle::of(number).dashed() } else { LineStyle::of(number) };
         let curves = [curve(false, name, look(1), value), curve(true, name, look(0), value)];
         curves.into_iter().filter(|curve| !curve.points.is_empty()).collect()
     };

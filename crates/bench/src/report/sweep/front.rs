@@ -8,7 +8,7 @@ use plotters::prelude::*;
 
 use super::{Figure, Row, Sweep, number, text};
 use crate::chart::{HEIGHT, Key, Mark, WIDTH, with_legend};
-use crate::palette::{FONT, GRID, INK, Look};
+use crate::palette::{FONT, GRID, INK, LineStyle};
 use crate::report::amount::with_prefix;
 use crate::report::html::Html;
 use crate::simulate::plot::ticks;
@@ -142,7 +142,7 @@ impl Chart<'_> {
         let all = names.chain([("Pareto front".to_owned(), false)]);
         let key = |(number, (name, is_marks)): (usize, (String, bool))| Key {
             name,
-            look: Look::of(number),
+            look: LineStyle::of(number),
             width: 2,
             mark: if is_marks { marks.next() } else { None },
         };

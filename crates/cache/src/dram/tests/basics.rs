@@ -149,7 +149,7 @@ fn only_unpinned_item_is_found_at_any_position() {
         if free % 2 == 0 {
             (320..330).for_each(|key| assert_eq!(put_next(key), Ok(()), "{free} is unpinned"));
         }
-        while dram.empty_step(&Discard) != Emptied::All {}
+        while dram.empty_step(&Discard) != EvictionStep::All {}
         assert_eq!(dram.len(), held.len(), "{free} is unpinned");
     }
 }
@@ -210,11 +210,11 @@ fn class_with_referenced_items_does_not_block_emptying_the_others() {
     put(&dram, b"small", b"value").unwrap();
     put(&dram, b"large", &[7; 20_000]).unwrap();
     let held = get(&dram, b"small").unwrap();
-    assert_eq!(dram.empty_step(&Discard), Emptied::Some);
+    assert_eq!(dram.empty_step(&Discard), EvictionStep::Some);
     assert!(get(&dram, b"large").is_none());
-    assert_eq!(dram.empty_step(&Discard), Emptied::All);
+    assert_eq!(dram.empty_step(&Discard), EvictionStep::All);
     drop(held);
-    assert_eq!(dram.empty_step(&Discard), Emptied::Some);
+    assert_eq!(dram.empty_step(&Discard), EvictionStep::Some);
     assert!(dram.is_empty());
 }
 

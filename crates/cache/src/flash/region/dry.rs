@@ -12,7 +12,7 @@ use super::entry::{HEADER_BYTES, MAX_HITS};
 use super::index::MAX_WIDE_HITS;
 use super::layout::{Layout, RegionId, SizeHint};
 use super::policy::{Needs, Placing, PolicyCounts, Rank, RegionPolicy, Resident, build};
-use super::reclaim::Room;
+use super::reclaim::ReinsertionBudget;
 use super::{InsertionPoint, table};
 use crate::KeyHash;
 
@@ -228,7 +228,7 @@ impl DryStore {
 
     fn reclaim(&mut self, region: RegionId) {
         let Region { objects, sequence, .. } = std::mem::take(&mut self.regions[region.0 as usize]);
-        let mut room = Room::after(self.layout, self.needs, self.fruitless, self.since_new);
+        let mut room = ReinsertionBudget::after(self.layout, self.needs, self.fruitless, self.since_new);
         self.since_new += 1;
         let mut kept = Vec::new();
         for (&object, slot) in objects.iter().zip(0_u32..) {

@@ -39,7 +39,7 @@ struct Leaving {
 }
 
 /// The budget of a reclaim for reinsertion.
-pub(super) struct Room {
+pub(super) struct ReinsertionBudget {
     most_units: u64,
     kept_units: u64,
     /// Whether all items may be kept. A policy that protects items loses one only after a whole round of the store with almost no gain,
@@ -47,7 +47,7 @@ pub(super) struct Room {
     unlimited: bool,
 }
 
-impl Room {
+impl ReinsertionBudget {
     fn new(store: &RegionStore) -> Self {
         let fruitless = store.fruitless.load(Ordering::Relaxed);
         let since_new = store.since_new.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl RegionStore {
     /// returned in the order of their offsets.
     fn plan(&self, region: RegionId, filling: Filling, records: &[Record]) -> Vec<Leaving> {
         let now_seconds = self.clock.unix_seconds();
-        let mut room = Room::new(self);
+        let mut room = ReinsertionBudget::new(self);
         let mut wanted = Vec::new();
         for &record in records.iter().filter(|record| record.live) {
             let address = self.layout.address(region, record.unit);
@@ -236,7 +236,7 @@ impl RegionStore {
         wanted
     }
 
-    fn may_keep(&self, room: &mut Room, record: &Record) -> bool {
+    fn may_keep(&self, room: &mut ReinsertionBudget, record: &Record) -> bool {
         let fits = room.take(record.units);
         Counters::add(&self.counters.reinsertions_failed, usize::from(!fits));
         fits

@@ -125,14 +125,14 @@ impl Left {
 
 /// Selects the reported items.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct ReportedRemovals {
     /// Items evicted to make space.
     pub evictions: bool,
     /// Items that expire or are removed, in addition to evicted ones.
     pub all: bool,
 }
 
-impl Wanted {
+impl ReportedRemovals {
     /// An entry that the bucket drops before the `later` waiters settle, if it must be reported.
     pub fn left(self, entry: &Entry<'_>, later: &[Waiter]) -> Option<Left> {
         match LeavingState::among(later, entry.fingerprint) {

@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::bucket::{self, Bucket, BucketId, BucketMut, Entry, Fingerprint, NewEntry, Unusable};
 use super::held;
 use super::landing::{Outcome, Write, WriteInFlight};
-use super::leaving::{LeavingState, Wanted};
+use super::leaving::{LeavingState, ReportedRemovals};
 use super::pending::{Group, Waiter};
 use super::settle::Settling;
 use super::{Soc, SocStats};
@@ -190,7 +190,8 @@ impl Soc {
             bucket.set_write_number(write_number);
         }
         change.items_before = bucket.view().entries().count();
-        let wanted = Wanted { evictions: self.on_eviction.is_some(), all: self.on_destructor.is_some() };
+        let wanted =
+            ReportedRemovals { evictions: self.on_eviction.is_some(), all: self.on_destructor.is_some() };
         change.left = wanted.expired(&bucket.view(), now_seconds, waiters);
         change.expired = bucket.remove_expired(now_seconds);
         change.is_changed = change.expired > 0;
@@ -284,7 +285,7 @@ impl Change {
         waiter: &Waiter,
         later: &[Waiter],
         now_seconds: u32,
-        wanted: Wanted,
+        wanted: ReportedRemovals,
     ) {
         let Some(bytes) = &waiter.bytes else {
             if let Some(why) = waiter.owed() {

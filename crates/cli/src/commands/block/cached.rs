@@ -6,7 +6,7 @@ use block::volume::Volume;
 use clap::Args;
 use daemon::Target;
 use daemon::control::{self};
-use daemon::devices::{Access, Devices, Opening, Taking};
+use daemon::devices::{Access, Devices, DiskOverrides, Opening};
 use daemon::status::figures;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub struct Cached {
     #[arg(long, value_name = "PATH", requires = "flash")]
     disk: Option<String>,
     #[command(flatten)]
-    taking: Taking,
+    taking: DiskOverrides,
     #[command(flatten)]
     opening: Opening,
 }

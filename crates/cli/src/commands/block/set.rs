@@ -8,7 +8,7 @@ use daemon::control;
 use daemon::operations;
 use daemon::settings::RULES;
 use daemon::settings::only_served;
-use daemon::settings::{self, KNOBS, shown};
+use daemon::settings::{self, SETTINGS, shown};
 use serde_json::{Value, json};
 
 use super::cached::Cached;
@@ -59,8 +59,8 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
 /// All settings, with their values if a cache is selected.
 fn list(settings: Option<Value>) -> Finding {
     let mut text = String::new();
-    let knobs = KNOBS.iter().map(|knob| ("tuning", knob.name, knob.about));
-    for (part, name, about) in knobs.chain(RULES.iter().map(|rule| ("rules", rule.name, rule.about))) {
+    let tuning = SETTINGS.iter().map(|setting| ("tuning", setting.name, setting.about));
+    for (part, name, about) in tuning.chain(RULES.iter().map(|rule| ("rules", rule.name, rule.about))) {
         let value = settings.as_ref().map(|parts| shown(&parts[part][name]).unwrap_or_else(|| "-".into()));
         let value = value.map_or_else(String::new, |value| format!("{value:<14} "));
         let _ = writeln!(text, "{name:<24} {value}{about}");

@@ -34,12 +34,12 @@ pub(super) struct Demands {
 }
 
 /// The parser's end of a queue.
-pub(super) enum Outlet {
+pub(super) enum BatchSender {
     Bounded(SyncSender<Batch>),
     Unbounded(Sender<Batch>),
 }
 
-impl Outlet {
+impl BatchSender {
     /// Waits for a free slot in a bounded queue.
     fn send(&self, batch: Batch) -> Result<(), SendError<Batch>> {
         match self {
@@ -60,7 +60,7 @@ impl Outlet {
 
 struct Lane {
     /// `None` after the worker has ended.
-    sender: Option<Outlet>,
+    sender: Option<BatchSender>,
     filling: Batch,
     /// Whether it received a row in this pass.
     has_row: bool,
@@ -69,7 +69,7 @@ struct Lane {
 impl Distributor {
     /// Creates a lane for each outlet. Workers return used batches by `returned`.
     pub(super) fn new(
-        outlets: Vec<Outlet>,
+        outlets: Vec<BatchSender>,
         returned: Receiver<Batch>,
         demands: Option<Demands>,
         config: &ReplayConfig,

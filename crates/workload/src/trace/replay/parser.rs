@@ -11,7 +11,7 @@ use super::super::error::TraceError;
 use super::super::files::TraceFiles;
 use super::super::lines::RecordKind;
 use super::super::rows::{Object, Row, Rows, numbered};
-use super::distributor::{Demands, Distributor, Ended, Outlet};
+use super::distributor::{BatchSender, Demands, Distributor, Ended};
 use super::report::Report;
 use super::{BATCH_ROWS, Batch, Queued, ReplayConfig};
 
@@ -19,7 +19,7 @@ use super::{BATCH_ROWS, Batch, Queued, ReplayConfig};
 /// produce no batch.
 pub(super) fn run(
     config: ReplayConfig,
-    outlets: Vec<Outlet>,
+    outlets: Vec<BatchSender>,
     (returned, demands): (Receiver<Batch>, Option<Demands>),
     report: &Report,
     stop: &AtomicBool,

@@ -31,7 +31,7 @@ pub(super) struct Block {
 
 /// The state of a block that a restart needs in addition to its items.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Memo {
+pub(super) struct SavedBlock {
     pub worth: f64,
     pub since: u64,
     pub raised_levels: u32,
@@ -90,8 +90,8 @@ impl Block {
     }
 
     /// The state that a restart needs in addition to the items.
-    pub fn memo(&self) -> Memo {
-        Memo {
+    pub fn memo(&self) -> SavedBlock {
+        SavedBlock {
             worth: self.worth(),
             since: self.since,
             raised_levels: self.raised_levels,
@@ -100,8 +100,8 @@ impl Block {
     }
 
     /// A block restored in the queue; its items are added later.
-    pub fn recalled(section: u8, memo: Memo) -> Self {
-        let Memo { worth, since, raised_levels, raises } = memo;
+    pub fn recalled(section: u8, memo: SavedBlock) -> Self {
+        let SavedBlock { worth, since, raised_levels, raises } = memo;
         let mut block = Self { stage: Stage::Queued, raised_levels, raises, ..Self::open(section, since) };
         block.set_worth(worth);
         block

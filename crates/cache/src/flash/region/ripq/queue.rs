@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::RegionId;
 use super::super::policy::Rank;
-use super::blocks::{Block, Counted, Memo, Stage};
+use super::blocks::{Block, Counted, SavedBlock, Stage};
 
 /// A block identified by its kind and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -498,7 +498,7 @@ impl Queue {
     }
 
     /// Blocks of each section, starting at the end; the active virtual block last.
-    pub fn blocks_in_order(&self) -> impl Iterator<Item = Vec<(BlockId, Memo)>> {
+    pub fn blocks_in_order(&self) -> impl Iterator<Item = Vec<(BlockId, SavedBlock)>> {
         self.sections.iter().map(|section| {
             let active = (!section.active.is_none()).then_some(BlockId::Virtual(section.active));
             let with_memo = |id: BlockId| (id, self.block(id).memo());
@@ -517,7 +517,7 @@ impl Queue {
     }
 
     /// Restores the queue. [`reenter`](Self::reenter) then adds its blocks.
-    pub fn recall(&mut self, begun: u64, sections: &[Vec<(BlockId, Memo)>]) {
+    pub fn recall(&mut self, begun: u64, sections: &[Vec<(BlockId, SavedBlock)>]) {
         self.begun = begun;
         for (at, blocks) in sections.iter().enumerate() {
             for &(id, memo) in blocks {

@@ -10,7 +10,7 @@
 
 use super::super::RegionId;
 use super::super::policy::Rank;
-use super::blocks::Memo;
+use super::blocks::SavedBlock;
 use super::queue::{BlockId, Queue};
 
 /// The saved state of a queue.
@@ -19,7 +19,7 @@ pub(super) struct Saved {
     pub average: f64,
     pub begun: u64,
     /// Blocks, starting at the end of the queue.
-    pub sections: Vec<Vec<(BlockId, Memo)>>,
+    pub sections: Vec<Vec<(BlockId, SavedBlock)>>,
 }
 
 const REGION: u8 = 0;
@@ -91,12 +91,12 @@ impl Reader<'_> {
         self.take().map(f64::from_le_bytes).filter(|number| number.is_finite())
     }
 
-    fn section(&mut self, regions: usize) -> Option<Vec<(BlockId, Memo)>> {
+    fn section(&mut self, regions: usize) -> Option<Vec<(BlockId, SavedBlock)>> {
         let blocks = self.u32()?;
         (0..blocks).map(|_| self.block(regions)).collect()
     }
 
-    fn block(&mut self, regions: usize) -> Option<(BlockId, Memo)> {
+    fn block(&mut self, regions: usize) -> Option<(BlockId, SavedBlock)> {
         let [kind] = self.take()?;
         let number = self.u32()?;
         let id = match kind {
@@ -105,6 +105,6 @@ impl Reader<'_> {
             _ => return None,
         };
         let (worth, since) = (self.f64()?, self.u64()?);
-        Some((id, Memo { worth, since, raised_levels: self.u32()?, raises: self.u32()? }))
+        Some((id, SavedBlock { worth, since, raised_levels: self.u32()?, raises: self.u32()? }))
     }
 }

@@ -11,12 +11,12 @@ use super::*;
 /// Enough items to fill every region several times.
 const NEW_KEYS: std::ops::Range<u64> = 10_000..12_000;
 
-struct Scene {
+struct Fixture {
     gate: Arc<GateDevice>,
     store: RegionStore,
 }
 
-impl Scene {
+impl Fixture {
     fn new(config: RegionConfig) -> Self {
         let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(config.capacity_bytes))));
         let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);
@@ -86,14 +86,14 @@ fn assert_all_found(store: &RegionStore, keys: std::ops::Range<u64>) {
 
 #[test]
 fn trim_completed_after_a_dropped_reclaim_keeps_new_items() {
-    let scene = Scene::trimming().with_a_reclaim_due();
+    let scene = Fixture::trimming().with_a_reclaim_due();
     assert_eq!(scene.drop_step_during(RequestKind::Trim), 1);
     scene.land_late();
 }
 
 #[test]
 fn trim_completed_after_a_clear_and_a_dropped_step_keeps_new_items() {
-    let scene = Scene::trimming();
+    let scene = Fixture::trimming();
     fill(&scene.store, 0..100);
     drain(&scene.store);
     scene.store.clear();
@@ -103,7 +103,7 @@ fn trim_completed_after_a_clear_and_a_dropped_step_keeps_new_items() {
 
 #[test]
 fn dropped_flush_ends_when_its_started_writes_end() {
-    let scene = Scene::new(small());
+    let scene = Fixture::new(small());
     while !scene.store.supply.has_sealed(0) {
         put_version(&scene.store, scene.store.len() as u64, 0);
     }
@@ -120,7 +120,7 @@ fn dropped_flush_ends_when_its_started_writes_end() {
 #[test]
 fn flush_of_dropped_steps_completes_and_writes_each_region_once() {
     for transfers_at_once in 0..4 {
-        let scene = Scene::new(RegionConfig { transfers_at_once, ..small() });
+        let scene = Fixture::new(RegionConfig { transfers_at_once, ..small() });
         while !scene.store.supply.has_sealed(0) {
             put_version(&scene.store, scene.store.len() as u64, 0);
         }
@@ -149,7 +149,7 @@ fn flush_of_dropped_steps_completes_and_writes_each_region_once() {
 
 #[test]
 fn drain_waits_for_writes_of_a_dropped_step() {
-    let scene = Scene::trimming().with_a_reclaim_due();
+    let scene = Fixture::trimming().with_a_reclaim_due();
     scene.drop_step_during(RequestKind::Trim);
     let mut draining = pin!(scene.store.drain(Waiting::Task));
     assert!(poll_once(draining.as_mut()).is_none(), "the trim could land in the next store");
@@ -159,7 +159,7 @@ fn drain_waits_for_writes_of_a_dropped_step() {
 
 #[test]
 fn step_dropped_during_a_reclaim_wakes_waiting_tasks() {
-    let scene = Scene::new(small()).with_a_reclaim_due();
+    let scene = Fixture::new(small()).with_a_reclaim_due();
     scene.gate.close(RequestKind::Read);
     let mut reclaim = Box::pin(scene.store.step(Waiting::Task));
     assert!(poll_once(reclaim.as_mut()).is_none(), "the reclaim reads the table");
@@ -171,7 +171,7 @@ fn step_dropped_during_a_reclaim_wakes_waiting_tasks() {
 
 #[test]
 fn dropped_trim_of_a_region_is_repeated() {
-    let scene = Scene::trimming().with_a_reclaim_due();
+    let scene = Fixture::trimming().with_a_reclaim_due();
     let held = scene.store.len();
     scene.drop_step_during(RequestKind::Trim);
     let after = scene.store.len();

@@ -13,9 +13,9 @@ const SECTIONS: u8 = 4;
 const REGIONS: u32 = 24;
 
 /// A caching policy whose level for hits is set by the test.
-struct Wish(Arc<AtomicU8>);
+struct FixedLevel(Arc<AtomicU8>);
 
-impl CachingPolicy for Wish {
+impl CachingPolicy for FixedLevel {
     fn insert(&self, object: &Object, queue: &Standing) -> Priority {
         self.hit(object, queue)
     }
@@ -125,7 +125,7 @@ impl Pair {
         let wish = Arc::new(AtomicU8::new(0));
         let config = RipqConfig { sections: SECTIONS, ..RipqConfig::plain(Caching::Lru) };
         let mut queue = Ripq::new(&config, &layout(REGIONS));
-        queue.caching = Box::new(Wish(Arc::clone(&wish)));
+        queue.caching = Box::new(FixedLevel(Arc::clone(&wish)));
         let twin = Twin { sections: vec![Vec::new(); usize::from(SECTIONS)], ..Twin::default() };
         let clean = (0..REGIONS).map(RegionId).collect();
         Self { queue, twin, wish, open: [None; 4], clean, next_item: 0, reinserted: 0 }

@@ -14,7 +14,7 @@ use super::actions::{self, instead_of};
 use super::rules::{RULES, Rule};
 
 /// One setting.
-pub struct Knob {
+pub struct Setting {
     /// Its name.
     pub name: &'static str,
     /// Flashcache's names of the setting.
@@ -27,22 +27,22 @@ pub struct Knob {
 }
 
 /// All settings.
-pub const KNOBS: &[Knob] = &[
-    Knob {
+pub const SETTINGS: &[Setting] = &[
+    Setting {
         name: "mode",
         flashcache: &[],
         about: "write mode: write-back, write-through, write-around or write-only",
         get: |tuning| mode_name(tuning.mode).into(),
         set: |tuning, text| parse_mode(text).map(|mode| tuning.mode = mode),
     },
-    Knob {
+    Setting {
         name: "policy",
         flashcache: &["reclaim_policy"],
         about: "replacement policy within a set: fifo, lru or lru2q",
         get: |tuning| policy_name(tuning.policy).into(),
         set: |tuning, text| parse_policy(text, tuning.policy).map(|policy| tuning.policy = policy),
     },
-    Knob {
+    Setting {
         name: "hot_percent",
         flashcache: &["lru_hot_pct"],
         about: "lru2q: share of a set for the hot list, percent",
@@ -52,7 +52,7 @@ pub const KNOBS: &[Knob] = &[
             other => Err(only_lru2q(*other)),
         },
     },
-    Knob {
+    Setting {
         name: "promote_hits",
         flashcache: &["lru_promote_thresh"],
         about: "lru2q: hits after which a block becomes hot",
@@ -62,56 +62,56 @@ pub const KNOBS: &[Knob] = &[
             other => Err(only_lru2q(*other)),
         },
     },
-    Knob {
+    Setting {
         name: "dirty_percent",
         flashcache: &["dirty_thresh_pct"],
         about: "share of dirty blocks in a set above which the oldest are cleaned, percent; 100 is no limit",
         get: |tuning| tuning.dirty_percent.into(),
         set: |tuning, text| number(text, 0..=100).map(|value| tuning.dirty_percent = value),
     },
-    Knob {
+    Setting {
         name: "lazy_depth",
         flashcache: &["clean_on_read_miss", "clean_on_write_miss"],
         about: "on a miss, clean dirty blocks among this many next to be evicted; 0 turns it off",
         get: |tuning| tuning.lazy_depth.into(),
         set: |tuning, text| number(text, 0..=u32::MAX).map(|value| tuning.lazy_depth = value),
     },
-    Knob {
+    Setting {
         name: "idle_seconds",
         flashcache: &["fallow_delay"],
         about: "clean dirty blocks unused for this long; 0 is never",
         get: |tuning| tuning.idle_seconds.into(),
         set: |tuning, text| number(text, 0..=u32::MAX).map(|value| tuning.idle_seconds = value),
     },
-    Knob {
+    Setting {
         name: "idle_blocks_per_second",
         flashcache: &[],
         about: "maximum idle blocks cleaned per second",
         get: |tuning| tuning.idle_blocks_per_second.into(),
         set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.idle_blocks_per_second = value),
     },
-    Knob {
+    Setting {
         name: "cleanings_per_set",
         flashcache: &["max_clean_ios_set"],
         about: "maximum number of runs of a set that are written to the disk concurrently",
         get: |tuning| tuning.cleanings_per_set.into(),
         set: |tuning, text| number(text, 1..=u16::MAX).map(|value| tuning.cleanings_per_set = value),
     },
-    Knob {
+    Setting {
         name: "cleanings_total",
         flashcache: &["max_clean_ios_total"],
         about: "maximum number of runs of all sets that are written to the disk concurrently",
         get: |tuning| tuning.cleanings_total.into(),
         set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.cleanings_total = value),
     },
-    Knob {
+    Setting {
         name: "clean_run_blocks",
         flashcache: &[],
         about: "maximum neighbouring blocks cleaned as one run",
         get: |tuning| tuning.clean_run_blocks.into(),
         set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.clean_run_blocks = value),
     },
-    Knob {
+    Setting {
         name: "sequential_bypass",
         flashcache: &[],
         about: "sequential streams longer than this size bypass the cache; 0 caches all",
@@ -121,21 +121,21 @@ pub const KNOBS: &[Knob] = &[
                 .map(|bytes| (tuning.read_bypass_bytes, tuning.write_bypass_bytes) = (bytes, bytes))
         },
     },
-    Knob {
+    Setting {
         name: "sequential_bypass_reads",
         flashcache: &[],
         about: "sequential_bypass for streams of reads alone",
         get: |tuning| tuning.read_bypass_bytes.into(),
         set: |tuning, text| parse_size(text).map(|bytes| tuning.read_bypass_bytes = bytes),
     },
-    Knob {
+    Setting {
         name: "sequential_bypass_writes",
         flashcache: &[],
         about: "sequential_bypass for streams of writes alone",
         get: |tuning| tuning.write_bypass_bytes.into(),
         set: |tuning, text| parse_size(text).map(|bytes| tuning.write_bypass_bytes = bytes),
     },
-    Knob {
+    Setting {
         name: "skip_seq_thresh_kb",
         flashcache: &[],
         about: "sequential_bypass in KiB, as Flashcache has it",
@@ -147,7 +147,7 @@ pub const KNOBS: &[Knob] = &[
             bytes.map(|bytes| (tuning.read_bypass_bytes, tuning.write_bypass_bytes) = (bytes, bytes))
         },
     },
-    Knob {
+    Setting {
         name: "latency_gate_ms",
         flashcache: &[],
         about: "cleaning pauses while more than 1 % of reads and writes take longer than this, ms; 0 never pauses",
@@ -161,7 +161,7 @@ pub const KNOBS: &[Knob] = &[
 pub struct Given<'a> {
     tuning: &'a mut Tuning,
     /// Each setting as typed, with the value that it produced.
-    made: Vec<(String, &'static Knob, Value)>,
+    made: Vec<(String, &'static Setting, Value)>,
 }
 
 impl<'a> Given<'a> {
@@ -176,44 +176,44 @@ impl<'a> Given<'a> {
         let Some((key, value)) = assignment.split_once('=') else {
             return Err(behind_flag(format!("{assignment:?} is not KEY=VALUE")));
         };
-        let knob = KNOBS.iter().find(|knob| knob.name == key || knob.flashcache.contains(&key));
-        let Some(knob) = knob else { return Err(behind_flag(unknown(key))) };
-        self.set(knob, value, format!("{flag}{assignment}"))
+        let setting =
+            SETTINGS.iter().find(|setting| setting.name == key || setting.flashcache.contains(&key));
+        let Some(setting) = setting else { return Err(behind_flag(unknown(key))) };
+        self.set(setting, value, format!("{flag}{assignment}"))
             .map_err(|why| behind_flag(format!("{key}={value}: {why}")))
     }
 
     /// Applies a setting that has its own flag.
     pub fn apply_flag(&mut self, flag: &str, name: &str, value: &str) -> Result<(), String> {
-        let knob = KNOBS.iter().find(|knob| knob.name == name).expect("a flag is a knob's");
-        self.set(knob, value, format!("{flag} {value}")).map_err(|why| format!("{flag}: {why}"))
+        let setting = SETTINGS.iter().find(|setting| setting.name == name).expect("a flag is a setting's");
+        self.set(setting, value, format!("{flag} {value}")).map_err(|why| format!("{flag}: {why}"))
     }
 
     /// The first setting, if any, that determines the hot list's share.
     pub fn about_hot_list(&self) -> Option<&str> {
-        let is_about = |knob: &Knob| match knob.name {
+        let is_about = |setting: &Setting| match setting.name {
             "hot_percent" => true,
             "policy" => hot(self.tuning).is_none(),
             _ => false,
         };
-        self.made.iter().find(|(_, knob, _)| is_about(knob)).map(|(typed, ..)| typed.as_str())
+        self.made.iter().find(|(_, setting, _)| is_about(setting)).map(|(typed, ..)| typed.as_str())
     }
 
-    fn set(&mut self, knob: &'static Knob, value: &str, typed: String) -> Result<(), String> {
-        (knob.set)(self.tuning, value)?;
-        let undone = |(_, knob, made): &&(String, &Knob, Value)| (knob.get)(self.tuning) != *made;
+    fn set(&mut self, setting: &'static Setting, value: &str, typed: String) -> Result<(), String> {
+        (setting.set)(self.tuning, value)?;
+        let undone = |(_, setting, made): &&(String, &Setting, Value)| (setting.get)(self.tuning) != *made;
         if let Some((earlier, ..)) = self.made.iter().find(undone) {
             return Err(format!("contradicts {earlier}; give one of them"));
         }
-        self.made.push((typed, knob, (knob.get)(self.tuning)));
+        self.made.push((typed, setting, (setting.get)(self.tuning)));
         Ok(())
     }
 }
 
 /// All settings, for a result.
 pub fn described() -> Value {
-    let described =
-        |knob: &Knob| json!({ "name": knob.name, "flashcache_names": knob.flashcache, "about": knob.about });
-    KNOBS.iter().map(described).chain(RULES.iter().map(Rule::described)).collect()
+    let described = |setting: &Setting| json!({ "name": setting.name, "flashcache_names": setting.flashcache, "about": setting.about });
+    SETTINGS.iter().map(described).chain(RULES.iter().map(Rule::described)).collect()
 }
 
 /// A value as typed; `None` if the setting has no meaning here.
@@ -235,9 +235,9 @@ fn unknown(key: &str) -> String {
     }
     let ours = || {
         let rules = RULES.iter().map(|rule| rule.name);
-        KNOBS.iter().map(|knob| knob.name).chain(rules).chain(actions::names())
+        SETTINGS.iter().map(|setting| setting.name).chain(rules).chain(actions::names())
     };
-    let flashcaches = KNOBS.iter().flat_map(|knob| knob.flashcache.iter().copied());
+    let flashcaches = SETTINGS.iter().flat_map(|setting| setting.flashcache.iter().copied());
     match names::nearest(key, ours().chain(flashcaches)) {
         Some(nearest) => format!("{key}: unknown setting; did you mean {nearest}?"),
         None => {
@@ -337,12 +337,12 @@ mod tests {
     fn shown_value_can_be_set_again() {
         for preset in [Preset::V2, Preset::V3] {
             let tuning = preset.tuning();
-            for knob in KNOBS {
+            for setting in SETTINGS {
                 let mut same = tuning;
-                let value = shown(&(knob.get)(&tuning));
+                let value = shown(&(setting.get)(&tuning));
                 if let Some(value) = value {
-                    apply(&mut same, &format!("{}={value}", knob.name)).unwrap();
-                    assert_eq!(same, tuning, "{}", knob.name);
+                    apply(&mut same, &format!("{}={value}", setting.name)).unwrap();
+                    assert_eq!(same, tuning, "{}", setting.name);
                 }
             }
         }
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn flashcache_names_are_accepted_and_unknown_names_get_a_suggestion() {
         let mut tuning = Preset::V2.tuning();
-        for (assignment, knob, value) in [
+        for (assignment, setting, value) in [
             ("dirty_thresh_pct=33", "dirty_percent", "33"),
             ("reclaim_policy=1", "policy", "lru"),
             ("policy=lru2q", "hot_percent", "75"),
@@ -360,8 +360,8 @@ mod tests {
             ("mode=thru", "mode", "write-through"),
         ] {
             apply(&mut tuning, assignment).unwrap();
-            let knob = KNOBS.iter().find(|other| other.name == knob).unwrap();
-            assert_eq!(shown(&(knob.get)(&tuning)).unwrap(), value, "{assignment}");
+            let setting = SETTINGS.iter().find(|other| other.name == setting).unwrap();
+            assert_eq!(shown(&(setting.get)(&tuning)).unwrap(), value, "{assignment}");
         }
         let refused = |assignment: &str| apply(&mut Preset::V2.tuning(), assignment).unwrap_err();
         assert_eq!(refused("dirty_procent=1"), "dirty_procent: unknown setting; did you mean dirty_percent?");
@@ -423,13 +423,13 @@ mod tests {
     #[test]
     fn bounds_in_messages_equal_the_block_crates() {
         let tuning = Preset::V3.tuning();
-        for knob in KNOBS {
-            let error = apply(&mut tuning.clone(), &format!("{}=none", knob.name)).unwrap_err();
+        for setting in SETTINGS {
+            let error = apply(&mut tuning.clone(), &format!("{}=none", setting.name)).unwrap_err();
             let Some((_, bounds)) = error.split_once("a whole number from ") else { continue };
             for bound in bounds.split(" to ") {
                 let mut at_bound = tuning;
-                apply(&mut at_bound, &format!("{}={bound}", knob.name)).unwrap();
-                assert_eq!(at_bound.check(), Ok(()), "{}={bound}", knob.name);
+                apply(&mut at_bound, &format!("{}={bound}", setting.name)).unwrap();
+                assert_eq!(at_bound.check(), Ok(()), "{}={bound}", setting.name);
             }
         }
     }

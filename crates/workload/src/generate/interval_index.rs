@@ -12,13 +12,13 @@ const MIN_CELLS: usize = 64;
 
 /// Sorted intervals that cover `0..=last`.
 #[derive(Debug, Clone)]
-pub(crate) struct Guide {
+pub(crate) struct IntervalIndex {
     starts: Box<[u64]>,
     first: Box<[u16]>,
     shift: u32,
 }
 
-impl Guide {
+impl IntervalIndex {
     /// Intervals that begin at `starts` (ascending, the first at 0) and end at `last`.
     pub(crate) fn new(starts: Vec<u64>, last: u64) -> Self {
         assert!(starts.first() == Some(&0), "the first interval begins at 0");
@@ -103,7 +103,7 @@ mod tests {
         ) {
             starts.push(0);
             starts.sort_unstable();
-            let guide = Guide::new(starts.clone(), 1_000_000);
+            let guide = IntervalIndex::new(starts.clone(), 1_000_000);
             for point in points.into_iter().chain(starts.iter().copied()) {
                 let scanned = starts.iter().rposition(|start| *start <= point).unwrap();
                 prop_assert_eq!(guide.find(point), scanned);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn interval_of_weight_zero_is_never_found() {
-        let guide = Guide::by_weight(&[0.0, 1.0, 0.0, 3.0, 0.0]).unwrap();
+        let guide = IntervalIndex::by_weight(&[0.0, 1.0, 0.0, 3.0, 0.0]).unwrap();
         let found: std::collections::BTreeSet<usize> =
             (0..1000).map(|i| guide.find(i * (u64::MAX / 999))).chain([guide.find(u64::MAX)]).collect();
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [1, 3]);
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn invalid_weights_are_rejected() {
-        assert_eq!(Guide::by_weight(&[0.0, 0.0]).unwrap_err(), Problem::NoWeight);
-        assert_eq!(Guide::by_weight(&[1.0, -1.0]).unwrap_err(), Problem::Number(-1.0));
-        assert!(matches!(Guide::by_weight(&[f64::NAN]).unwrap_err(), Problem::Number(_)));
+        assert_eq!(IntervalIndex::by_weight(&[0.0, 0.0]).unwrap_err(), Problem::NoWeight);
+        assert_eq!(IntervalIndex::by_weight(&[1.0, -1.0]).unwrap_err(), Problem::Number(-1.0));
+        assert!(matches!(IntervalIndex::by_weight(&[f64::NAN]).unwrap_err(), Problem::Number(_)));
     }
 }

@@ -13,7 +13,7 @@ use super::text::join;
 
 /// One key of a config.
 #[derive(Debug, Clone, Copy)]
-pub struct Knob {
+pub struct KeyInfo {
     /// Name in the JSON.
     pub key: &'static str,
     /// Type, as shown to users.
@@ -152,7 +152,7 @@ pub trait Section: Sized {
     /// Name of the object: `cache_config`, `test_config`, …
     const NAME: &'static str;
     /// The keys.
-    const KNOBS: &'static [Knob];
+    const KEYS: &'static [KeyInfo];
 
     /// Reads the section's keys from `object`; a key that is absent or invalid has its default.
     fn read(object: &Map<String, Value>, at: &str, findings: &mut Findings) -> Self;
@@ -181,11 +181,12 @@ pub fn take<S: Section, T: Typed + PartialEq>(
     at: &str,
     findings: &mut Findings,
 ) -> T {
-    let knob = S::KNOBS.iter().find(|knob| knob.key == key).expect("the macro defines each key in the table");
+    let key_info =
+        S::KEYS.iter().find(|key_info| key_info.key == key).expect("the macro defines each key in the table");
     let Some(value) = object.get(key) else { return default };
     let path = join(at, key);
     let Some(typed) = T::read(value, &path, findings) else { return default };
-    match knob.status {
+    match key_info.status {
         Status::Honoured | Status::HonouredIf(_) => {}
         Status::NoEffect(why) => findings.warning(&path, format!("has no effect here: {why}")),
         Status::Legacy(why) => findings.warning(&path, format!("is ignored: {why}")),
@@ -196,12 +197,12 @@ pub fn take<S: Section, T: Typed + PartialEq>(
 }
 
 /// Reports each key of `object` that is in none of `sections`, with the most similar known key.
-pub fn check_names(object: &Map<String, Value>, sections: &[&[Knob]], at: &str, findings: &mut Findings) {
+pub fn check_names(object: &Map<String, Value>, sections: &[&[KeyInfo]], at: &str, findings: &mut Findings) {
     for name in object.keys() {
-        if sections.iter().any(|knobs| knobs.iter().any(|knob| knob.key == name)) {
+        if sections.iter().any(|key_infos| key_infos.iter().any(|key_info| key_info.key == name)) {
             continue;
         }
-        let here = sections.iter().flat_map(|knobs| knobs.iter().map(|knob| knob.key));
+        let here = sections.iter().flat_map(|key_infos| key_infos.iter().map(|key_info| key_info.key));
         match super::keys::home_of(name) {
             Some(home) => findings.misplaced_key(&join(at, name), home),
             None => {
@@ -366,7 +367,7 @@ pub fn read_section<S: Section>(value: &Value, at: &str, findings: &mut Findings
         mistyped(value, "an object", at, findings);
         return None;
     };
-    check_names(object, &[S::KNOBS], at, findings);
+    check_names(object, &[S::KEYS], at, findings);
     Some(S::read(object, at, findings))
 }
 
@@ -407,21 +408,21 @@ macro_rules! section {
             }
         }
 
-        impl $crate::config::knob::Section for $name {
+        impl $crate::config::schema::Section for $name {
             const NAME: &'static str = $place;
-            const KNOBS: &'static [$crate::config::knob::Knob] = &[
-                $( $crate::config::knob::Knob {
+            const KEYS: &'static [$crate::config::schema::KeyInfo] = &[
+                $( $crate::config::schema::KeyInfo {
                     key: $key,
-                    kind: <$kind as $crate::config::knob::Typed>::KIND,
+                    kind: <$kind as $crate::config::schema::Typed>::KIND,
                     unit: $unit,
                     status: $status,
                     doc: $doc,
                 }, )*
-                $( $crate::config::knob::Knob {
+                $( $crate::config::schema::KeyInfo {
                     key: $legacy,
                     kind: "any",
                     unit: "",
-                    status: $crate::config::knob::Status::Legacy($why),
+                    status: $crate::config::schema::Status::Legacy($why),
                     doc: $why,
                 }, )*
             ];
@@ -429,45 +430,45 @@ macro_rules! section {
             fn read(
                 object: &serde_json::Map<String, serde_json::Value>,
                 at: &str,
-                findings: &mut $crate::config::knob::Findings,
+                findings: &mut $crate::config::schema::Findings,
             ) -> Self {
-                use $crate::config::knob::take;
+                use $crate::config::schema::take;
                 $( take::<Self, serde_json::Value>(object, $legacy, serde_json::Value::Null, at, findings); )*
                 Self { $( $field: take::<Self, $kind>(object, $key, $default, at, findings), )* }
             }
 
             fn write(&self, into: &mut serde_json::Map<String, serde_json::Value>) {
-                use $crate::config::knob::Typed;
+                use $crate::config::schema::Typed;
                 $( into.insert($key.to_owned(), Typed::write(&self.$field)); )*
             }
         }
 
-        impl $crate::config::knob::Typed for Vec<$name> {
+        impl $crate::config::schema::Typed for Vec<$name> {
             const KIND: &'static str = "list of objects";
             fn read(
                 value: &serde_json::Value,
                 at: &str,
-                findings: &mut $crate::config::knob::Findings,
+                findings: &mut $crate::config::schema::Findings,
             ) -> Option<Self> {
-                $crate::config::knob::read_list(value, at, findings)
+                $crate::config::schema::read_list(value, at, findings)
             }
             fn write(&self) -> serde_json::Value {
-                self.iter().map($crate::config::knob::Typed::write).collect()
+                self.iter().map($crate::config::schema::Typed::write).collect()
             }
         }
 
-        impl $crate::config::knob::Typed for $name {
+        impl $crate::config::schema::Typed for $name {
             const KIND: &'static str = "object";
             fn read(
                 value: &serde_json::Value,
                 at: &str,
-                findings: &mut $crate::config::knob::Findings,
+                findings: &mut $crate::config::schema::Findings,
             ) -> Option<Self> {
-                $crate::config::knob::read_section(value, at, findings)
+                $crate::config::schema::read_section(value, at, findings)
             }
             fn write(&self) -> serde_json::Value {
                 let mut map = serde_json::Map::new();
-                $crate::config::knob::Section::write(self, &mut map);
+                $crate::config::schema::Section::write(self, &mut map);
                 serde_json::Value::Object(map)
             }
         }

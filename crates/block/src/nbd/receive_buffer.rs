@@ -14,7 +14,7 @@ use super::wire::RequestHead;
 const INBOX_BYTES: usize = 64 << 10;
 
 /// Received bytes that are not processed yet.
-pub(super) struct Intake {
+pub(super) struct ReceiveBuffer {
     rules: Rules,
     inbox: Box<[u8]>,
     /// Range of unprocessed bytes in the buffer.
@@ -49,7 +49,7 @@ pub(super) enum Next {
     Invalid,
 }
 
-impl Intake {
+impl ReceiveBuffer {
     /// `received` holds the bytes received after the handshake.
     pub fn new(rules: Rules, received: &[u8]) -> Self {
         let mut inbox = vec![0; INBOX_BYTES.max(received.len())].into_boxed_slice();

@@ -19,7 +19,7 @@ pub(super) enum WaitFor {
 }
 
 /// Why a segment cannot be written now.
-pub(super) enum Obstacle {
+pub(super) enum WriteBlocker {
     /// Too few free pages.
     Pages,
     /// Too little journal space for more changes before the next commit.
@@ -29,12 +29,12 @@ pub(super) enum Obstacle {
 }
 
 /// What removes the obstacle.
-pub(super) fn wait_for(obstacle: &Obstacle, state: &State) -> WaitFor {
+pub(super) fn wait_for(obstacle: &WriteBlocker, state: &State) -> WaitFor {
     match obstacle {
-        Obstacle::Pages if state.changes.released_pages() > 0 => WaitFor::Commit(state.changes.number()),
-        Obstacle::Records => state.space_freeing_change().map_or(WaitFor::Requests, WaitFor::Commit),
-        Obstacle::Pages if state.order.as_ref().is_some_and(|order| order.len() > 0) => WaitFor::Order,
-        Obstacle::Pages | Obstacle::Cleaning => WaitFor::Requests,
+        WriteBlocker::Pages if state.changes.released_pages() > 0 => WaitFor::Commit(state.changes.number()),
+        WriteBlocker::Records => state.space_freeing_change().map_or(WaitFor::Requests, WaitFor::Commit),
+        WriteBlocker::Pages if state.order.as_ref().is_some_and(|order| order.len() > 0) => WaitFor::Order,
+        WriteBlocker::Pages | WriteBlocker::Cleaning => WaitFor::Requests,
     }
 }
 
@@ -91,26 +91,26 @@ pub(super) fn changing_blocks(state: &State, parts: &[Part], admit: Admit) -> us
     parts.iter().filter(changes).count()
 }
 
-pub(super) fn obstacle(state: &State, parts: &[Part], admit: Admit) -> Option<Obstacle> {
+pub(super) fn obstacle(state: &State, parts: &[Part], admit: Admit) -> Option<WriteBlocker> {
     let word = |part: &Part| state.sets.find(part.block).map(|slot| state.sets.word(slot));
     let in_use = |word: Word| word.is_cleaning() || word.pins() > 0;
     if state.health != Health::Healthy {
         // A write that the failed flash permits removes the block from the cache.
         let is_to_leave = |part: &&Part| !state.may_be_recovered(part.block);
         let waits = parts.iter().filter(is_to_leave).any(|part| word(part).is_some_and(in_use));
-        return waits.then_some(Obstacle::Cleaning);
+        return waits.then_some(WriteBlocker::Cleaning);
     }
     if !state.has_space_for_changes(changing_blocks(state, parts, admit)) {
-        return Some(Obstacle::Records);
+        return Some(WriteBlocker::Records);
     }
     let goes_around = |part: &Part| goes_around(state, part, admit);
     if parts.iter().any(|part| goes_around(part) && word(part).is_some_and(in_use)) {
-        return Some(Obstacle::Cleaning);
+        return Some(WriteBlocker::Cleaning);
     }
     // A segment falls into few groups, so sorting is the cheapest way to count.
     let to_flash = parts.iter().filter(|part| !goes_around(part));
     let mut groups: Vec<u32> = to_flash.map(|part| state.group_of(part.block)).collect();
     groups.sort_unstable();
     let is_short = |group: &[u32]| (state.pages.free_in(group[0]) as usize) < group.len();
-    groups.chunk_by(|one, other| one == other).any(is_short).then_some(Obstacle::Pages)
+    groups.chunk_by(|one, other| one == other).any(is_short).then_some(WriteBlocker::Pages)
 }
