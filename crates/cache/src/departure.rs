@@ -12,7 +12,7 @@ use crate::listener::CaughtPanic;
 impl Engine {
     /// The reason to call the destructor for the copy on flash when a key is removed or replaced. `None` if DRAM holds the item too:
     /// the destructor is then called with the copy in DRAM.
-    pub(crate) fn owed(&self, lock: &KeyLock<'_>, key: &[u8], why: Removal) -> Option<Removal> {
+    pub(crate) fn destructor_reason(&self, lock: &KeyLock<'_>, key: &[u8], why: Removal) -> Option<Removal> {
         (self.destructor.is_some() && lock.find_even_expired(key).is_none()).then_some(why)
     }
 

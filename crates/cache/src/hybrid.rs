@@ -406,8 +406,8 @@ impl Engine {
             self.counters.overtaken();
             return self.emit_new_item(EventKind::Overtaken, info);
         }
-        let owed = self.owed(&lock, item.draft.key(), Removal::Replaced);
-        self.displace(hash, item.draft.key(), owed);
+        let destructor_reason = self.destructor_reason(&lock, item.draft.key(), Removal::Replaced);
+        self.displace(hash, item.draft.key(), destructor_reason);
         let replaced = lock.link(item.draft);
         drop(lock);
         self.acknowledge();
@@ -426,8 +426,8 @@ impl Engine {
             self.emit_new_item(EventKind::Present, info);
             return false;
         }
-        let owed = self.owed(&lock, item.draft.key(), Removal::Replaced);
-        self.displace(hash, item.draft.key(), owed);
+        let destructor_reason = self.destructor_reason(&lock, item.draft.key(), Removal::Replaced);
+        self.displace(hash, item.draft.key(), destructor_reason);
         let expired = lock.link(item.draft);
         drop(lock);
         self.acknowledge();
@@ -440,8 +440,8 @@ impl Engine {
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
         let hash = self.hash_of(key);
         let mut lock = self.dram.lock(hash);
-        let owed = self.owed(&lock, key, Removal::Removed);
-        let on_flash = self.displace(hash, key, owed);
+        let destructor_reason = self.destructor_reason(&lock, key, Removal::Removed);
+        let on_flash = self.displace(hash, key, destructor_reason);
         let unlinked = lock.unlink(key);
         drop(lock);
         self.acknowledge();
@@ -492,15 +492,15 @@ impl Engine {
         Crossing { flash: self.flash.as_ref(), on_evict, destructor, is_destroyed, events, caught_panic }
     }
 
-    /// Makes the copy on flash unreachable and cancels fetches of the key. Called under the key's lock. `owed` is the reason to call the
-    /// destructor for the copy on flash, `None` for no call.
-    pub(crate) fn displace(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
+    /// Makes the copy on flash unreachable and cancels fetches of the key. Called under the key's lock. `destructor_reason` is the
+    /// reason to call the destructor for the copy on flash, `None` for no call.
+    pub(crate) fn displace(&self, hash: KeyHash, key: &[u8], destructor_reason: Option<Removal>) -> bool {
         self.loads.overtake(hash);
         let Some(flash) = &self.flash else { return false };
         self.closing.note_removal();
         self.in_flight.overtake(hash);
         // The filter may no longer contain an item that was evicted from its bucket, but whose destructor was not called yet.
-        (self.destructor.is_some() || flash.may_contain(hash)) && flash.forget(hash, key, owed)
+        (self.destructor.is_some() || flash.may_contain(hash)) && flash.forget(hash, key, destructor_reason)
     }
 
     /// Waits until the removals of copies on flash so far are recorded for recovery after a kill, if they are to be. No key is locked.

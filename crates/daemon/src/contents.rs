@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use block::striped::Label;
 use block::volume::Volume;
+use device::event_loop::wait_for;
 use device::{Device, contents};
 
 use crate::named::{file_of, traces};
@@ -45,7 +46,7 @@ pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
     if let Ok(Some(Label { uuid, .. })) = Label::of(&**disk) {
         return Err(format!("--disk {path}: is a part of the flash of the cache {uuid:032x}"));
     }
-    match pollster::block_on(Volume::identify(disk)) {
+    match wait_for(Volume::identify(disk)) {
         Ok(cache) => Err(format!("--disk {path}: is the flash of the cache {:032x}", cache.uuid)),
         Err(_) => Ok(()),
     }

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use block::export::{
-    Admission, ByteExport, ClientExport, DeviceExport, Export, Meter, Recorded, Recording, VolumeExport,
-    VolumeSlot,
+    Admission, ByteExport, ClientExport, CurrentVolume, DeviceExport, Export, Meter, Recorded, Recording,
+    VolumeExport,
 };
 use block::volume::{Recovery, Superblock};
 use clap::Args;
 use device::SystemClock;
+use device::event_loop::wait_for;
 use device::names::noun;
 use serde_json::{Value, json};
 
@@ -144,7 +145,7 @@ struct Cached {
     uncached: Arc<dyn Export>,
     /// Decides which clients' blocks are cached.
     admission: Arc<Admission>,
-    slot: VolumeSlot,
+    current: CurrentVolume,
     /// The names of flash and disk.
     devices: Devices,
     recovery: Recovery,
@@ -225,13 +226,13 @@ impl Daemon {
     #[must_use]
     pub fn ready_line(&self) -> String {
         let found =
-            self.served.cached.as_ref().map_or_else(String::new, |Cached { recovery, slot, .. }| {
+            self.served.cached.as_ref().map_or_else(String::new, |Cached { recovery, current, .. }| {
                 let seconds = recovery.elapsed_ns as f64 / 1e9;
                 let (how, opened) = match recovery.was_clean {
                     true => ("closed cleanly".to_owned(), format!(", opened in {seconds:.1} s")),
                     false => (format!("recovered in {seconds:.1} s"), String::new()),
                 };
-                let older = figures::older(slot.volume().superblock().format.into());
+                let older = figures::older(current.volume().superblock().format.into());
                 let older = older.map_or_else(String::new, |words| format!("; {words}"));
                 let (blocks, dirty) = (recovery.blocks, recovery.dirty_blocks);
                 format!(" ({how}: {blocks} {}, {dirty} dirty{opened}{older})", noun(blocks, "block"))
@@ -250,8 +251,10 @@ impl Daemon {
         let mut failures = stop(&mut self.front_ends, say);
         failures.extend(self.recording.and_then(|recorder| end(recorder.recording).err()));
         let served = self.served;
-        let figures =
-            served.cached.as_ref().map(|cached| figures::of_volume(&cached.slot.volume(), &cached.recovery));
+        let figures = served
+            .cached
+            .as_ref()
+            .map(|cached| figures::of_volume(&cached.current.volume(), &cached.recovery));
         let mut result = figures.unwrap_or_else(|| json!({}));
         result["requests"] = requests::of_meter(&served.meter);
         for (name, device) in lock(&served.below).iter() {
@@ -292,7 +295,7 @@ fn listen(
     let first = &front_ends[0];
     let path = options.control.clone().unwrap_or_else(|| first.control_path());
     let cached = served.cached.as_ref().map(|cached| Cache {
-        slot: cached.slot.clone(),
+        current: cached.current.clone(),
         recovery: cached.recovery,
         admission: Arc::clone(&cached.admission),
         devices: Mutex::new(cached.devices.clone()),
@@ -340,25 +343,25 @@ fn open(options: &Options) -> Result<Served, String> {
     let OpenedVolume { volume, recovery, flash, disk } = devices.open_volume(options.taking)?;
     let sector_bytes = options.sector_size.unwrap_or_else(|| volume.sector_bytes());
     if let Err(why) = sectors::check_size(&options.disk, &*disk, sector_bytes) {
-        let closed = pollster::block_on(volume.close()).err();
+        let closed = wait_for(volume.close()).err();
         return Err(closed.map_or(why.clone(), |error| format!("{why}; closing the cache: {error}")));
     }
     if let Some(words) = sectors::warning(&options.disk, &*disk, &volume.superblock(), sector_bytes) {
         log_line(format_args!("warning: {words}"));
     }
     let no_thread = |error: std::io::Error| format!("cannot start a thread: {error}");
-    let slot = VolumeSlot::new(volume);
-    let volume_export = VolumeExport::of_slot(slot.clone()).map_err(no_thread)?;
+    let current = CurrentVolume::new(volume);
+    let volume_export = VolumeExport::of_current(current.clone()).map_err(no_thread)?;
     let export = ByteExport::with_sectors(Arc::new(volume_export), sector_bytes);
-    let uncached = VolumeExport::without_caching(slot.clone()).map_err(no_thread)?;
+    let uncached = VolumeExport::without_caching(current.clone()).map_err(no_thread)?;
     let meter = Meter::new();
     let uncached = measured(&meter, Arc::new(export.beside(Arc::new(uncached))));
-    let driven = slot.clone();
+    let driven = current.clone();
     let upkeep = std::thread::Builder::new().name("block-upkeep".into());
-    let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).map_err(no_thread)?;
-    let watching = health::watch(slot.clone()).map_err(no_thread)?;
+    let upkeep = upkeep.spawn(move || wait_for(driven.run_upkeep())).map_err(no_thread)?;
+    let watching = health::watch(current.clone()).map_err(no_thread)?;
     let cached =
-        Some(Cached { uncached, admission: Arc::default(), slot, devices, recovery, upkeep, watching });
+        Some(Cached { uncached, admission: Arc::default(), current, devices, recovery, upkeep, watching });
     let below = Arc::new(Mutex::new(vec![("flash", flash), ("disk", disk)]));
     Ok(Served { export: measured(&meter, Arc::new(export)), meter, below, cached, recording: None })
 }
@@ -380,12 +383,12 @@ fn end(recording: Recording) -> Result<(), String> {
 
 /// Closes the volume; dirty blocks stay on flash.
 fn close(disk: &str, served: Served) -> Vec<String> {
-    let Some(Cached { uncached, slot, upkeep, watching, .. }) = served.cached else { return Vec::new() };
-    let volume = slot.volume();
+    let Some(Cached { uncached, current, upkeep, watching, .. }) = served.cached else { return Vec::new() };
+    let volume = current.volume();
     drop((served.export, uncached));
     // The health of a closed volume means nothing.
     drop(watching);
-    let closed = pollster::block_on(volume.close());
+    let closed = wait_for(volume.close());
     let ended = upkeep.join();
     // The volume cannot be opened with a disk of another size.
     let size = file_bytes(disk).filter(|bytes| *bytes != volume.size_bytes());
@@ -408,7 +411,7 @@ fn close(disk: &str, served: Served) -> Vec<String> {
 fn identity(options: &Options, cached: Option<&Cached>) -> Result<u64, String> {
     let failed = |error: &dyn std::fmt::Display| format!("--disk {}: {error}", options.disk);
     if let Some(cached) = cached {
-        return Ok(identity_of(&cached.slot.volume().superblock()));
+        return Ok(identity_of(&cached.current.volume().superblock()));
     }
     if is_memory(&options.disk) {
         // The contents end with this process, so no other server can continue.

@@ -10,6 +10,7 @@ use block::export::Tasks;
 use block::striped::Member;
 use block::volume::{Pairing, Recovery, Volume, VolumeError, VolumeErrorKind};
 use clap::Args;
+use device::event_loop::wait_for;
 use device::file::{OpenOptions, reserve_space, set_length};
 use device::names::noun;
 use device::timer::SystemTimer;
@@ -143,11 +144,10 @@ impl Devices {
         let (quick, slow) =
             (Tasks::with_inline_transfers(Arc::clone(&flash)), Tasks::resuming(Arc::clone(&disk)));
         let timer = Arc::new(SystemTimer::default());
-        let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));
+        let opened = wait_for(Volume::open_as(quick, slow, timer, pairing));
         let (volume, recovery) = opened.map_err(|error| {
             // A disk of another size is never used.
-            let known_bytes =
-                pollster::block_on(Volume::identify(&flash)).map(|superblock| superblock.disk.bytes);
+            let known_bytes = wait_for(Volume::identify(&flash)).map(|superblock| superblock.disk.bytes);
             let size = known_bytes.map(|bytes| disk.geometry().capacity_bytes.cmp(&bytes));
             let hint = match (error.kind(), size) {
                 (VolumeErrorKind::WrongDisk, Ok(Ordering::Equal)) if !taking.force_disk => {
@@ -192,7 +192,7 @@ fn is_several(text: &str) -> bool {
 
 /// Whether the disk, instead of the flash, contains a volume.
 pub fn are_swapped(error: &VolumeError, disk: &Arc<dyn Device>) -> bool {
-    error.kind() == VolumeErrorKind::Foreign && pollster::block_on(Volume::identify(disk)).is_ok()
+    error.kind() == VolumeErrorKind::Foreign && wait_for(Volume::identify(disk)).is_ok()
 }
 
 impl Opening {

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use block::export::VolumeSlot;
+use block::export::CurrentVolume;
 use block::volume::{Condition, DeviceErrors, Health};
 
 use crate::log_line;
@@ -20,14 +20,14 @@ pub struct HealthWatcher {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts to poll the health of the volume in `slot`.
-pub fn watch(slot: VolumeSlot) -> io::Result<HealthWatcher> {
+/// Starts to poll the health of the volume that `current` holds.
+pub fn watch(current: CurrentVolume) -> io::Result<HealthWatcher> {
     let (sender, ended) = channel::<()>();
     let look = move || {
         let mut before = None;
         loop {
             let goes_on = ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout);
-            let now = slot.volume().condition();
+            let now = current.volume().condition();
             if let Some(line) = line(before.as_ref(), &now) {
                 log_line(line);
             }

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use block::sets::Tuning;
 use block::volume::Volume;
+use device::event_loop::wait_for;
 use device::names::noun;
 use device::{Clock, SystemClock};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub fn set<'a>(volume: &Volume, assignments: impl IntoIterator<Item = &'a str>) 
     let mut tuning = volume.superblock().tuning;
     let mut given = Given::to(&mut tuning);
     assignments.into_iter().try_for_each(|assignment| given.apply("", assignment))?;
-    pollster::block_on(volume.set_tuning(tuning)).map_err(|error| error.to_string())?;
+    wait_for(volume.set_tuning(tuning)).map_err(|error| error.to_string())?;
     Ok(settings_json(&tuning))
 }
 
@@ -30,7 +31,7 @@ pub(crate) fn settings_json(tuning: &Tuning) -> Value {
 
 /// Brings an open volume to the newest format.
 pub fn upgrade(volume: &Volume) -> Result<Value, String> {
-    let before = pollster::block_on(volume.upgrade()).map_err(|error| error.to_string())?;
+    let before = wait_for(volume.upgrade()).map_err(|error| error.to_string())?;
     Ok(json!({ "format_before": before, "format": volume.superblock().format }))
 }
 
@@ -45,7 +46,7 @@ pub fn flush(volume: &Volume, mut progress: impl FnMut(&Value) -> bool) -> Resul
     let thread = thread.spawn(move || {
         let cleaning = unless(&is_stopped, cleaned.clean());
         // After a stop there is no receiver.
-        pollster::block_on(cleaning).map(|result| sender.send(result))
+        wait_for(cleaning).map(|result| sender.send(result))
     });
     thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     loop {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use block::volume::Volume;
+use device::event_loop::wait_for;
 
 use crate::operations::unless;
 
@@ -61,7 +62,7 @@ impl Run {
     fn work(&self, volume: &Volume) {
         loop {
             // Disk failures are reported by the health.
-            let cleaned = pollster::block_on(unless(&self.is_stopped, volume.clean()));
+            let cleaned = wait_for(unless(&self.is_stopped, volume.clean()));
             let mut stage = lock(&self.stage);
             if cleaned.is_none() || *stage != Stage::Repeat {
                 *stage = Stage::Ended;

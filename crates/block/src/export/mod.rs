@@ -9,22 +9,22 @@ mod bytes;
 mod clients;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod contract;
+mod current_volume;
 mod device;
 mod extents;
 mod measured;
 mod ranges;
 mod recorded;
-mod slot;
 mod tasks;
 mod transfers;
 mod volume;
 
 pub use bytes::ByteExport;
 pub use clients::{Admission, Client, ClientExport, ClientName, ClientNameError, ClientRules};
+pub use current_volume::{CurrentVolume, Exchange};
 pub use device::DeviceExport;
 pub use measured::{MeasuredExport, Meter, RequestKind, Requests};
 pub use recorded::{Recorded, RecordedExport, Recording};
-pub use slot::{Exchange, VolumeSlot};
 pub use tasks::Tasks;
 pub(crate) use tasks::run_inline;
 pub use volume::VolumeExport;

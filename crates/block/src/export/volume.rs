@@ -4,8 +4,8 @@ use std::io;
 
 use device::{ErrorKind, IoError, IoSlice};
 
+use super::current_volume::CurrentVolume;
 use super::extents::Extents;
-use super::slot::VolumeSlot;
 use super::tasks::Tasks;
 use super::{Context, Export, Extent, Operation, Reply, STEP_BYTES, Shape};
 use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
@@ -13,7 +13,7 @@ use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
 /// Serves a volume. Its devices should be wrapped by [`Tasks::resuming`] or [`Tasks::with_inline_transfers`], so that a hit needs no
 /// thread wake-up.
 pub struct VolumeExport {
-    slot: VolumeSlot,
+    current: CurrentVolume,
     /// Whether requests insert blocks into the cache.
     may_cache: bool,
     tasks: Tasks,
@@ -31,29 +31,29 @@ impl VolumeExport {
     /// # Errors
     /// If no thread can be started.
     pub fn new(volume: Volume) -> io::Result<Self> {
-        Self::of_slot(VolumeSlot::new(volume))
+        Self::of_current(CurrentVolume::new(volume))
     }
 
-    /// Serves the volume in `slot`.
+    /// Serves the volume that `current` holds.
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn of_slot(slot: VolumeSlot) -> io::Result<Self> {
-        Ok(Self { slot, may_cache: true, tasks: Tasks::new()? })
+    pub fn of_current(current: CurrentVolume) -> io::Result<Self> {
+        Ok(Self { current, may_cache: true, tasks: Tasks::new()? })
     }
 
-    /// Serves the volume in `slot` to clients whose requests [insert no blocks](Volume::without_caching).
+    /// Serves the volume that `current` holds to clients whose requests [insert no blocks](Volume::without_caching).
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn without_caching(slot: VolumeSlot) -> io::Result<Self> {
-        Ok(Self { may_cache: false, ..Self::of_slot(slot)? })
+    pub fn without_caching(current: CurrentVolume) -> io::Result<Self> {
+        Ok(Self { may_cache: false, ..Self::of_current(current)? })
     }
 }
 
 impl Export for VolumeExport {
     fn shape(&self) -> Shape {
-        let volume = self.slot.volume();
+        let volume = self.current.volume();
         Shape {
             size_bytes: volume.size_bytes(),
             block_bytes: SECTOR_BYTES,
@@ -65,14 +65,14 @@ impl Export for VolumeExport {
 
     fn submit(&self, operation: Operation, reply: Reply) {
         if let Operation::Zero { only_if_fast: true, may_trim, .. } = operation
-            && !(may_trim && self.slot.volume().unmaps())
+            && !(may_trim && self.current.volume().unmaps())
         {
             let words = "zeroing is not faster than writing zeros";
             return reply.send(Err(IoError::new(ErrorKind::Unsupported, words)));
         }
-        let (slot, may_cache) = (self.slot.clone(), self.may_cache);
+        let (current, may_cache) = (self.current.clone(), self.may_cache);
         self.tasks.run(async move {
-            let done = perform_in(&slot, may_cache, &operation).await;
+            let done = perform_in(&current, may_cache, &operation).await;
             reply.send(done.map_err(|error| io_error(&error)));
         });
     }
@@ -82,7 +82,7 @@ impl Export for VolumeExport {
     }
 
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
-        let volume = self.slot.volume();
+        let volume = self.current.volume();
         let mut extents = Extents::default();
         let (mut at, end) = (offset, offset + len.min(EXTENTS_BYTES));
         while at < end && extents.len() < most {
@@ -106,11 +106,11 @@ impl Export for VolumeExport {
 
 /// Performs `operation`, again on each successor of a volume that is closed.
 async fn perform_in(
-    slot: &VolumeSlot,
+    current: &CurrentVolume,
     may_cache: bool,
     operation: &Operation,
 ) -> Result<Option<IoSlice>, VolumeError> {
-    let mut volume = slot.volume();
+    let mut volume = current.volume();
     loop {
         let done = match may_cache {
             true => perform(&volume, operation).await,
@@ -118,7 +118,7 @@ async fn perform_in(
         };
         match done {
             Err(error) if error.kind() == VolumeErrorKind::Closed => {
-                volume = slot.successor(&volume).await.ok_or(error)?;
+                volume = current.successor(&volume).await.ok_or(error)?;
             }
             done => return done,
         }

@@ -278,8 +278,8 @@ impl PairSetup<'_> {
             regions = regions.map(|it| with_callback(it).with_eviction_callback_for(Arc::clone(is_reported)));
         }
         if let Some(on_destructor) = &self.callbacks.on_destructor {
-            regions = regions.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
-            small_items = small_items.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
+            regions = regions.map(|it| it.with_destructor(Arc::clone(on_destructor)));
+            small_items = small_items.map(|it| it.with_destructor(Arc::clone(on_destructor)));
         }
         let session = superblock.session();
         let superblock = Mutex::new(superblock);

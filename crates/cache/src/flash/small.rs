@@ -53,9 +53,9 @@ impl SmallEngine {
         }
     }
 
-    /// Removes a key. `owed` is the reason to call the item's destructor, if it must be called.
-    pub(crate) fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
-        either!(self, it => it.forget_owing(hash, key, owed))
+    /// Removes a key. `reason` is the reason to call the item's destructor, if it must be called.
+    pub(crate) fn forget_with_destructor(&self, hash: KeyHash, key: &[u8], reason: Option<Removal>) -> bool {
+        either!(self, it => it.forget_with_destructor(hash, key, reason))
     }
 
     /// Calls the destructors of items that were removed before they were written.
@@ -72,10 +72,10 @@ impl SmallEngine {
     }
 
     /// Calls `on_destructor` for removed items that have a destructor.
-    pub(crate) fn with_owed_callback(self, on_destructor: DestructorCallback) -> Self {
+    pub(crate) fn with_destructor(self, on_destructor: DestructorCallback) -> Self {
         match self {
-            Self::Sets(sets) => Self::Sets(Box::new(sets.with_owed_callback(on_destructor))),
-            Self::Log(log) => Self::Log(Box::new(log.with_owed_callback(on_destructor))),
+            Self::Sets(sets) => Self::Sets(Box::new(sets.with_destructor(on_destructor))),
+            Self::Log(log) => Self::Log(Box::new(log.with_destructor(on_destructor))),
         }
     }
 

@@ -234,12 +234,16 @@ impl FlashTier {
         }
     }
 
-    /// Makes the key's copies unreachable. Called under the key's lock. `owed` is the reason to call the destructor for
+    /// Makes the key's copies unreachable. Called under the key's lock. `destructor_reason` is the reason to call the destructor for
     /// the copy on flash, `None` for no call.
-    pub(crate) fn forget(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
+    pub(crate) fn forget(&self, hash: KeyHash, key: &[u8], destructor_reason: Option<Removal>) -> bool {
         let pair = &self.pairs[self.pair_of(hash)];
-        let in_regions = pair.regions.as_ref().is_some_and(|regions| regions.forget_owing(hash, owed));
-        let in_soc = pair.soc.as_ref().is_some_and(|soc| soc.forget_owing(hash, key, owed));
+        let in_regions = pair
+            .regions
+            .as_ref()
+            .is_some_and(|regions| regions.forget_with_destructor(hash, destructor_reason));
+        let in_soc =
+            pair.soc.as_ref().is_some_and(|soc| soc.forget_with_destructor(hash, key, destructor_reason));
         in_regions || in_soc
     }
 

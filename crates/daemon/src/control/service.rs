@@ -8,15 +8,15 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use block::export::{Admission, Meter, VolumeSlot};
+use block::export::{Admission, CurrentVolume, Meter};
 use block::volume::Recovery;
 use device::{Clock, Device, SystemClock};
 use serde_json::{Value, json};
 
 use super::{MAX_REQUEST_BYTES, PROGRESS_INTERVAL, Request};
 use crate::devices::Devices;
-use crate::exchange;
 use crate::front_end::Monitor;
+use crate::online_changes;
 use crate::operations::{flush, set, settings_json, upgrade};
 use crate::recording::Failure;
 use crate::settings::{Action, GivenRules, action};
@@ -28,7 +28,7 @@ pub type Below = (&'static str, Arc<dyn Device>);
 
 /// A served cache.
 pub struct Cache {
-    pub slot: VolumeSlot,
+    pub current: CurrentVolume,
     /// The result of opening the cache.
     pub recovery: Recovery,
     /// Decides for which clients blocks are cached.
@@ -93,10 +93,10 @@ impl Service {
             Request::Status => Ok(self.status()),
             Request::Set(assignments) => while_reporting(stream, || self.set(assignments)),
             Request::Flush => self.flush(stream),
-            Request::Upgrade => while_reporting(stream, || upgrade(&self.cache()?.slot.volume())),
+            Request::Upgrade => while_reporting(stream, || upgrade(&self.cache()?.current.volume())),
             Request::Grow => while_reporting(stream, || self.grow()),
             Request::ReplaceFlash { force, to } => while_reporting(stream, || {
-                exchange::replace_flash(self.cache()?, &self.server.below, to, force)
+                online_changes::replace_flash(self.cache()?, &self.server.below, to, force)
             }),
         });
         let value = match answer {
@@ -121,7 +121,7 @@ impl Service {
         let counted_seconds =
             now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed)) as f64 / 1e9;
         let mut value = match &self.server.cached {
-            Some(Cache { slot, recovery, .. }) => figures::of_volume(&slot.volume(), recovery),
+            Some(Cache { current, recovery, .. }) => figures::of_volume(&current.volume(), recovery),
             None => json!({ "world": "real", "volume": null }),
         };
         value["version"] = env!("CARGO_PKG_VERSION").into();
@@ -146,8 +146,8 @@ impl Service {
 
     fn set<'a>(&self, assignments: impl IntoIterator<Item = &'a str>) -> Result<Value, String> {
         let _alone = lock(&self.setting);
-        let Cache { slot, admission, .. } = self.cache()?;
-        let volume = slot.volume();
+        let Cache { current, admission, .. } = self.cache()?;
+        let volume = current.volume();
         let (mut settings, mut actions) = (Vec::new(), Vec::new());
         let mut given = GivenRules::to(admission.rules());
         for assignment in assignments {
@@ -171,8 +171,8 @@ impl Service {
     }
 
     fn perform(&self, action: Action) -> Result<(), String> {
-        let Cache { slot, admission, .. } = self.cache()?;
-        let volume = slot.volume();
+        let Cache { current, admission, .. } = self.cache()?;
+        let volume = current.volume();
         match action {
             Action::ZeroStats => {
                 volume.zero_stats();
@@ -196,13 +196,13 @@ impl Service {
                  --disk, and serve it again",
                 path.display()
             )),
-            None => exchange::grow_disk(self.cache()?, &self.server.below),
+            None => online_changes::grow_disk(self.cache()?, &self.server.below),
         }
     }
 
     /// Cleans all dirty blocks while the client is connected, and reports progress.
     fn flush(&self, stream: &UnixStream) -> Result<Value, String> {
-        flush(&self.cache()?.slot.volume(), |progress| writeln!(&*stream, "{progress}").is_ok())
+        flush(&self.cache()?.current.volume(), |progress| writeln!(&*stream, "{progress}").is_ok())
     }
 }
 
@@ -237,6 +237,7 @@ fn while_reporting(
 #[cfg(test)]
 mod tests {
     use block::volume::{Volume, VolumeConfig};
+    use device::event_loop::wait_for;
     use device::timer::SystemTimer;
     use device::wrap::{FaultDevice, Faults, Mechanics, SpindleDevice};
     use device::{IoBuffer, MemoryDevice};
@@ -249,7 +250,7 @@ mod tests {
         let timer = || Arc::new(SystemTimer::default());
         let disk = Arc::new(MemoryDevice::new(1 << 30));
         let disk: Arc<dyn Device> = Arc::new(SpindleDevice::new(disk, timer(), Mechanics::default()));
-        pollster::block_on(async {
+        wait_for(async {
             Volume::create(&flash, &disk, &VolumeConfig::default(), 7).await.unwrap();
             let (volume, recovery) = Volume::open(flash, disk, timer()).await.unwrap();
             for number in 0..blocks {
@@ -263,8 +264,8 @@ mod tests {
     fn served((volume, recovery): (Volume, Recovery)) -> Arc<Service> {
         let opening = Opening { buffered: false };
         let devices = Devices { flash: "flash".into(), disk: "disk".into(), opening };
-        let slot = VolumeSlot::new(volume);
-        let cache = Cache { slot, recovery, admission: Arc::default(), devices: Mutex::new(devices) };
+        let current = CurrentVolume::new(volume);
+        let cache = Cache { current, recovery, admission: Arc::default(), devices: Mutex::new(devices) };
         Service::new(Controlled {
             cached: Some(cache),
             place: "here".into(),
@@ -287,7 +288,7 @@ mod tests {
     fn flush_stops_if_its_client_disconnects() {
         let (volume, _) = dirty_volume(flash(), 5000);
         let upkeep = volume.clone();
-        let driven = std::thread::spawn(move || pollster::block_on(upkeep.run_upkeep()));
+        let driven = std::thread::spawn(move || wait_for(upkeep.run_upkeep()));
         let error = flush(&volume, |_| false).unwrap_err();
         assert!(error.starts_with("stopped with "), "{error}");
         // Writes in flight complete.
@@ -297,7 +298,7 @@ mod tests {
             std::thread::sleep(Duration::from_secs(1));
         }
         assert!(before > 0, "all blocks were written");
-        pollster::block_on(volume.close()).unwrap();
+        wait_for(volume.close()).unwrap();
         driven.join().unwrap();
     }
 
@@ -327,7 +328,7 @@ mod tests {
             std::thread::yield_now();
         }
         let data = IoBuffer::copy_of(&[2; 4096]).into();
-        pollster::block_on(volume.write(1 << 29, data, false)).unwrap();
+        wait_for(volume.write(1 << 29, data, false)).unwrap();
         assert!(service.sync.is_running());
         service.set(["do_sync=1"]).unwrap();
         while service.sync.is_running() {
@@ -356,7 +357,7 @@ mod tests {
         assert_eq!(result["tuning"]["mode"], "write-back");
         assert_eq!(faulty.counters().writes, before, "nothing is written");
         faulty.set_faults(Faults { failed_writes: 1.0, failed_flushes: 1.0, ..Faults::default() });
-        pollster::block_on(volume.flush()).unwrap_err();
+        wait_for(volume.flush()).unwrap_err();
         service.set(["zero_stats=1"]).unwrap();
         assert_eq!(volume.stats().counters.writes, 0);
         service.set(["zero_stats=1", "dirty_percent=33"]).unwrap_err();

@@ -143,9 +143,11 @@ impl HashLog {
             let live = self.live();
             // Items of one region have different addresses, so this entry belongs to this item.
             let Some(hits) = shard.lines.hits(&address, sequence, live) else { return };
-            if let Some(owed) = self.complete_removal(&mut shard, hash, entry.key, sequence) {
+            if let Some(destructor_reason) = self.complete_removal(&mut shard, hash, entry.key, sequence) {
                 drop(shard);
-                owed.iter().for_each(|&reason| self.report_removed(&Buffered::of(hash, entry), reason));
+                if let Some(reason) = destructor_reason {
+                    self.report_removed(&Buffered::of(hash, entry), reason);
+                }
                 return;
             }
             // Without callbacks, a newer version does not remove the entry of an older one.
@@ -178,19 +180,19 @@ impl HashLog {
     }
 
     fn report_eviction(&self, sequence: u64, item: &Buffered, on_eviction: &OnEviction) {
-        let mut owed = None;
+        let mut destructor_reason = None;
         item.as_flash_item(|flash_item| {
-            on_eviction(flash_item, &mut || self.take_out(sequence, item, &mut owed));
+            on_eviction(flash_item, &mut || self.take_out(sequence, item, &mut destructor_reason));
         });
-        owed.iter().for_each(|&reason| self.report_removed(item, reason));
+        destructor_reason.iter().for_each(|&reason| self.report_removed(item, reason));
     }
 
-    /// Removes the entry of an item of an evicted region. Returns false if the item was removed or replaced in between; `owed` is then the
-    /// reason for its destructor call.
-    fn take_out(&self, sequence: u64, item: &Buffered, owed: &mut Option<Removal>) -> bool {
+    /// Removes the entry of an item of an evicted region. Returns false if the item was removed or replaced in between.
+    /// `destructor_reason` is then the reason for its destructor call.
+    fn take_out(&self, sequence: u64, item: &Buffered, destructor_reason: &mut Option<Removal>) -> bool {
         let mut shard = self.shard(item.hash).lock();
         if let Some(reason) = self.complete_removal(&mut shard, item.hash, item.key(), sequence) {
-            *owed = reason;
+            *destructor_reason = reason;
             return false;
         }
         let is_removed = self.remove_entry(&mut shard, item.hash, sequence);

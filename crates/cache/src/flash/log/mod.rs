@@ -358,18 +358,18 @@ impl HashLog {
 
     /// Removes `key`. Returns whether there may have been an item. Never waits.
     pub fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
-        self.forget_owing(hash, key, None)
+        self.forget_with_destructor(hash, key, None)
     }
 
-    /// As [`forget`](Self::forget). `owed` is the reason for which the item's destructor must be called: by a later
+    /// As [`forget`](Self::forget). With a `reason`, the item's destructor must be called: by a later
     /// [step](Self::step), or by [`destroy_dropped`](Self::destroy_dropped) if the item is in memory.
-    pub fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
+    pub fn forget_with_destructor(&self, hash: KeyHash, key: &[u8], reason: Option<Removal>) -> bool {
         let mut shard = self.shard(hash).lock();
         let buffered = self.remove_buffered(&mut shard, hash, key);
         let was_buffered = buffered.is_some();
         let was_on_flash = if self.reports_all() {
             // An older version on flash is the same item, for which one destructor is called.
-            let is_recorded = self.record_removal(&mut shard, hash, key, owed.filter(|_| !was_buffered));
+            let is_recorded = self.record_removal(&mut shard, hash, key, reason.filter(|_| !was_buffered));
             if is_recorded {
                 self.journal_removal(hash);
             }
@@ -379,7 +379,7 @@ impl HashLog {
         };
         shard.stats.removes += u64::from(was_buffered || was_on_flash);
         drop(shard);
-        if let (Some(item), Some(reason)) = (buffered, owed) {
+        if let (Some(item), Some(reason)) = (buffered, reason) {
             self.dropped.lock().push((item, reason));
         }
         if was_on_flash && self.reports_all() {

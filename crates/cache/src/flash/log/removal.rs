@@ -27,7 +27,7 @@ pub struct PendingRemoval {
     /// The version that it removes is in a region after this one, up to the one that the removal is stored under.
     after: u64,
     /// The reason for the destructor call, `None` for no call.
-    owed: Option<Reason>,
+    destructor_reason: Option<Reason>,
     /// Ascending in the order of removals.
     number: u64,
 }
@@ -78,10 +78,10 @@ impl Drop for Reporting<'_> {
 }
 
 impl HashLog {
-    /// Calls `on_destructor` with each item that is [removed](Self::forget_owing) for a reason, and the eviction callback with expired
-    /// items too.
+    /// Calls `on_destructor` with each item that is [removed](Self::forget_with_destructor) for a reason, and the eviction callback
+    /// with expired items too.
     #[must_use]
-    pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
+    pub fn with_destructor(mut self, on_destructor: DestructorCallback) -> Self {
         self.on_destructor = Some(on_destructor);
         self
     }
@@ -97,7 +97,7 @@ impl HashLog {
         shard: &mut Shard,
         hash: KeyHash,
         key: &[u8],
-        owed: Option<Reason>,
+        destructor_reason: Option<Reason>,
     ) -> bool {
         let (address, live) = (self.address(hash), self.live());
         let after = shard.removals.hidden_through(hash);
@@ -105,7 +105,7 @@ impl HashLog {
             return false;
         }
         let number = self.removals_recorded.fetch_add(1, Ordering::AcqRel);
-        let removal = PendingRemoval { key: key.into(), after, owed, number };
+        let removal = PendingRemoval { key: key.into(), after, destructor_reason, number };
         shard.removals.0.insert((hash, live.max), removal);
         self.removals_pending.fetch_add(1, Ordering::AcqRel);
         true
@@ -124,7 +124,7 @@ impl HashLog {
         self.remove_entry(shard, hash, sequence);
         self.removals_pending.fetch_sub(1, Ordering::AcqRel);
         self.room.notify(usize::MAX);
-        Some(removal.owed)
+        Some(removal.destructor_reason)
     }
 
     /// Removes the entry of region `sequence`.
@@ -223,7 +223,7 @@ impl HashLog {
             }
         }
         self.removals_pending.fetch_sub(1, Ordering::AcqRel);
-        if let (Some((_, item)), Some(reason)) = (found, removal.owed) {
+        if let (Some((_, item)), Some(reason)) = (found, removal.destructor_reason) {
             self.report_removed(&item, reason);
         }
     }

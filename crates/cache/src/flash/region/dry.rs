@@ -66,7 +66,7 @@ struct Region {
     objects: Vec<u32>,
     units: u32,
     /// Units at the start that belong to an object of the previous region.
-    owed_units: u32,
+    overhang_units: u32,
     sequence: u64,
     point: u8,
 }
@@ -188,18 +188,18 @@ impl DryStore {
     /// The open region of an insertion point, if the units fit; otherwise closes it and opens a clean one.
     fn room_at(&mut self, point: u8, units: u32) -> Option<RegionId> {
         let at = usize::from(point);
-        let mut owed_units = 0;
+        let mut overhang_units = 0;
         if let Some(region) = self.open[at] {
             if self.fits(&self.regions[region.0 as usize], units) {
                 return Some(region);
             }
-            owed_units = self.overhang(&self.regions[region.0 as usize]);
+            overhang_units = self.overhang(&self.regions[region.0 as usize]);
             self.sealed.push_back(region);
             self.open[at] = None;
         }
         let region = self.clean.pop_front()?;
         self.regions[region.0 as usize] =
-            Region { owed_units, sequence: self.next_sequence, point, ..Region::default() };
+            Region { overhang_units, sequence: self.next_sequence, point, ..Region::default() };
         self.next_sequence += 1;
         self.open[at] = Some(region);
         Some(region)
@@ -269,7 +269,7 @@ impl DryStore {
     /// Units of a region that extend past its end; 0 unless the packing is seamless.
     fn overhang(&self, region: &Region) -> u32 {
         let region_units = self.layout.region_bytes / self.layout.unit_bytes;
-        (region.units + region.owed_units).saturating_sub(region_units)
+        (region.units + region.overhang_units).saturating_sub(region_units)
     }
 
     fn room_beside(&self, units: u32) -> Option<RegionId> {
@@ -292,7 +292,7 @@ impl DryStore {
         if self.packing == Packing::Seamless {
             // A unit is a byte. The part past the end occupies the start of the next region.
             let region_bytes = self.layout.region_bytes;
-            return units <= region_bytes && region.units + region.owed_units < region_bytes;
+            return units <= region_bytes && region.units + region.overhang_units < region_bytes;
         }
         let end = (u64::from(region.units) + u64::from(units)) * u64::from(self.layout.unit_bytes);
         let table_bytes = match self.packing {

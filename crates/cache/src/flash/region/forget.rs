@@ -58,7 +58,7 @@ impl PendingDestructors {
     }
 
     fn first_in(&self, addresses: &Range<Address>) -> Option<(Address, PendingDestructor)> {
-        self.noted.lock().range(addresses.clone()).next().map(|(address, owed)| (*address, *owed))
+        self.noted.lock().range(addresses.clone()).next().map(|(address, pending)| (*address, *pending))
     }
 
     /// Takes the item off the list; `None` if another thread did. The result counts as a running destructor until it is dropped.
@@ -80,31 +80,31 @@ impl Drop for Running<'_> {
 }
 
 impl RegionStore {
-    /// Calls `on_destructor` with each item that is [forgotten for a reason](Self::forget_owing).
+    /// Calls `on_destructor` with each item that is [forgotten for a reason](Self::forget_with_destructor).
     #[must_use]
-    pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
+    pub fn with_destructor(mut self, on_destructor: DestructorCallback) -> Self {
         self.on_destructor = Some(on_destructor);
         self
     }
 
     /// Removes an item. Returns whether there was one. Called under the key's lock.
     pub fn forget(&self, hash: KeyHash) -> bool {
-        self.forget_owing(hash, None)
+        self.forget_with_destructor(hash, None)
     }
 
-    /// As [`forget`](Self::forget). `owed` is the reason for which the item's destructor must be called: a later [`step`](Self::step)
-    /// reads the item and calls the callback of [`with_owed_callback`](Self::with_owed_callback).
-    pub fn forget_owing(&self, hash: KeyHash, owed: Option<Removal>) -> bool {
+    /// As [`forget`](Self::forget). With a `reason`, the item's destructor must be called: a later [`step`](Self::step)
+    /// reads the item and calls the callback of [`with_destructor`](Self::with_destructor).
+    pub fn forget_with_destructor(&self, hash: KeyHash, reason: Option<Removal>) -> bool {
         // Most removed keys are not in this store; this check avoids the policy's lock for them.
         if self.index.get(hash).is_none() {
             return false;
         }
         let take_out = || self.take_out(|index| index.remove(hash));
-        let found = match owed.filter(|_| self.on_destructor.is_some()) {
-            Some(why) => self.owed.add(hash, why, take_out),
+        let found = match reason.filter(|_| self.on_destructor.is_some()) {
+            Some(why) => self.pending_destructors.add(hash, why, take_out),
             None => take_out(),
         };
-        if owed.is_some() && found.is_some() {
+        if reason.is_some() && found.is_some() {
             self.supply.work.notify(usize::MAX);
         }
         if let Some(found) = found {
@@ -116,33 +116,33 @@ impl RegionStore {
 
     /// Reads one recorded item and calls its destructor; `false` if there is none.
     pub(super) async fn destroy_one(&self, waiting: Waiting) -> bool {
-        let Some((address, owed)) = self.owed.first_in(&EVERYWHERE) else { return false };
-        self.destroy(address, owed, waiting).await;
+        let Some((address, pending)) = self.pending_destructors.first_in(&EVERYWHERE) else { return false };
+        self.destroy(address, pending, waiting).await;
         true
     }
 
     /// Calls the destructors of all recorded items in a range of addresses.
-    pub(super) async fn destroy_owed_in(&self, addresses: &Range<Address>, waiting: Waiting) {
-        while let Some((address, owed)) = self.owed.first_in(addresses) {
-            self.destroy(address, owed, waiting).await;
+    pub(super) async fn destroy_pending_in(&self, addresses: &Range<Address>, waiting: Waiting) {
+        while let Some((address, pending)) = self.pending_destructors.first_in(addresses) {
+            self.destroy(address, pending, waiting).await;
         }
     }
 
     /// Calls all pending destructors and waits for those that other threads run.
     pub(crate) async fn destroy_all(&self, waiting: Waiting) {
         loop {
-            self.destroy_owed_in(&EVERYWHERE, waiting).await;
-            let served = self.owed.served.listen();
-            if self.owed.running.load(Ordering::Acquire) == 0 {
+            self.destroy_pending_in(&EVERYWHERE, waiting).await;
+            let served = self.pending_destructors.served.listen();
+            if self.pending_destructors.running.load(Ordering::Acquire) == 0 {
                 return;
             }
             served.await;
         }
     }
 
-    async fn destroy(&self, address: Address, owed: PendingDestructor, waiting: Waiting) {
-        let entry = self.read_owed(address, owed, waiting).await;
-        let Some(_running) = self.owed.take(address) else { return };
+    async fn destroy(&self, address: Address, pending: PendingDestructor, waiting: Waiting) {
+        let entry = self.read_pending(address, pending, waiting).await;
+        let Some(_running) = self.pending_destructors.take(address) else { return };
         let decoded = entry.as_ref().and_then(|(bytes, seal)| {
             let entry = Entry::decode(bytes, *seal).ok()?;
             entry.verify_value(bytes).ok()?;
@@ -158,14 +158,14 @@ impl RegionStore {
             expiry_seconds: entry.expiry_seconds,
             tag: entry.tag,
         };
-        on_destructor(&item, owed.why);
+        on_destructor(&item, pending.why);
     }
 
     /// The bytes from the item's entry on, and the [`Seal`] of their region's filling; `None` if they cannot be read.
-    async fn read_owed(
+    async fn read_pending(
         &self,
         address: Address,
-        owed: PendingDestructor,
+        pending: PendingDestructor,
         waiting: Waiting,
     ) -> Option<(Vec<u8>, Seal)> {
         let (region, unit) = self.layout.place(address);
@@ -174,14 +174,14 @@ impl RegionStore {
             _ => None,
         };
         if let Some(buffer) = in_memory
-            && let Some(bytes) = buffer.entry(unit, owed.hash, <[u8]>::to_vec)
+            && let Some(bytes) = buffer.entry(unit, pending.hash, <[u8]>::to_vec)
         {
             return Some((bytes, buffer.seal));
         }
         let Content::Flash { filling, .. } = self.region(region).content.lock().clone() else { return None };
         let unit_bytes = self.layout.unit_bytes as usize;
         let start = unit as usize * unit_bytes;
-        let end = (start + owed.size.units() as usize * unit_bytes).min(self.layout.region_bytes as usize);
+        let end = (start + pending.size.units() as usize * unit_bytes).min(self.layout.region_bytes as usize);
         let blocks = self.layout.covering_blocks(&(start..end));
         let read = self.read_blocks(region, blocks.clone(), waiting).await.ok()?;
         Some((read[start - blocks.start..].to_vec(), Seal::of(filling.store, filling.sequence)))

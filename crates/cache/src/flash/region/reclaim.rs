@@ -149,7 +149,7 @@ impl RegionStore {
             }
         }
         // The index no longer refers to the region, so no forgotten item is added to its list.
-        self.destroy_owed_in(&self.layout.addresses(region), waiting).await;
+        self.destroy_pending_in(&self.layout.addresses(region), waiting).await;
         victim.is_empty = true;
         Counters::one(&self.counters.regions_reclaimed);
         true

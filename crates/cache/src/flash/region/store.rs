@@ -50,7 +50,7 @@ pub struct RegionStore {
     pub(super) is_reported: Option<HashFilter>,
     pub(super) on_destructor: Option<DestructorCallback>,
     /// Items that are no longer in the index, and must be read to call their destructors.
-    pub(super) owed: PendingDestructors,
+    pub(super) pending_destructors: PendingDestructors,
     /// Records removals and regions, if the store is recovered after a kill.
     pub(super) journal: Option<RegionJournal>,
 }
@@ -199,7 +199,7 @@ impl RegionStore {
             on_eviction: None,
             is_reported: None,
             on_destructor: None,
-            owed: PendingDestructors::default(),
+            pending_destructors: PendingDestructors::default(),
             journal: None,
             device,
             clock,

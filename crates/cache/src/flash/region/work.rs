@@ -59,7 +59,7 @@ impl RegionStore {
 
     fn has_work(&self) -> bool {
         let now_ns = self.clock.monotonic_ns();
-        self.owed.is_any()
+        self.pending_destructors.is_any()
             || self.supply.has_sealed(now_ns)
             || self.supply.has_test(now_ns)
             || self.supply.has_untrimmed()

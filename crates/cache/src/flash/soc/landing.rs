@@ -238,9 +238,9 @@ impl Write {
                 soc.note_written(id);
             }
             if is_lost {
-                change.keep_owed();
+                change.keep_pending_destructors();
             } else if soc.on_destructor.is_some() {
-                let undecided = change.left.iter().filter(|left| left.owed.is_none());
+                let undecided = change.left.iter().filter(|left| left.destructor_reason.is_none());
                 undecided.for_each(|left| shard.begin_leaving(id, left.fingerprint));
             }
             if is_lost {

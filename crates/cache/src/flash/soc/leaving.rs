@@ -30,7 +30,7 @@ impl LeavingState {
         match waiters.iter().find(|waiter| waiter.fingerprint == fingerprint) {
             None => Self::Leaves,
             Some(waiter) if waiter.bytes.is_some() => Self::StoredAgain,
-            Some(tombstone) => Self::Forgotten(tombstone.owed()),
+            Some(tombstone) => Self::Forgotten(tombstone.destructor_reason()),
         }
     }
 }
@@ -62,10 +62,10 @@ impl Leaving {
 }
 
 impl Soc {
-    /// Calls `on_destructor` with each item that is [forgotten for a reason](Self::forget_owing), and reports expired items to the
-    /// eviction callback too.
+    /// Calls `on_destructor` with each item that is [forgotten for a reason](Self::forget_with_destructor), and reports expired items to
+    /// the eviction callback too.
     #[must_use]
-    pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
+    pub fn with_destructor(mut self, on_destructor: DestructorCallback) -> Self {
         self.on_destructor = Some(on_destructor);
         self
     }
@@ -80,9 +80,9 @@ impl Soc {
         }
     }
 
-    /// Whether an item that is no longer in its bucket has left the cache; `false` if it was stored again or removed. If removed, `owed`
-    /// is set to the reason for its destructor call, if any.
-    pub(super) fn take_out(&self, id: BucketId, left: &Left, owed: &mut Option<Removal>) -> bool {
+    /// Whether an item that is no longer in its bucket has left the cache; `false` if it was stored again or removed. If removed,
+    /// `reason` is set to the reason for its destructor call, if any.
+    pub(super) fn take_out(&self, id: BucketId, left: &Left, reason: &mut Option<Removal>) -> bool {
         let mut shard = self.shard(id).lock();
         if self.on_destructor.is_none() {
             return shard.waits(id, left.fingerprint).is_none();
@@ -90,7 +90,7 @@ impl Soc {
         match shard.end_leaving(id, left.fingerprint) {
             Some(LeavingState::Leaves) => true,
             Some(LeavingState::Forgotten(why)) => {
-                *owed = why;
+                *reason = why;
                 false
             }
             Some(LeavingState::StoredAgain) | None => false,
@@ -100,16 +100,16 @@ impl Soc {
     /// Reports the items that have left the cache.
     pub(super) fn report_left(&self, id: BucketId, left: &[Left]) {
         for left in left {
-            let mut owed = left.owed;
+            let mut destructor_reason = left.destructor_reason;
             let value: &[&[u8]] = &[&left.value];
-            if owed.is_none()
+            if destructor_reason.is_none()
                 && let Some(on_eviction) = &self.on_eviction
             {
                 on_eviction(&left.item(self.config.hash_seed, value), &mut || {
-                    self.take_out(id, left, &mut owed)
+                    self.take_out(id, left, &mut destructor_reason)
                 });
             }
-            if let (Some(why), Some(on_destructor)) = (owed, &self.on_destructor) {
+            if let (Some(why), Some(on_destructor)) = (destructor_reason, &self.on_destructor) {
                 on_destructor(&left.item(self.config.hash_seed, value), why);
             }
         }

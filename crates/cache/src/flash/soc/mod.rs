@@ -225,18 +225,18 @@ impl Soc {
     /// Removes `key`: lookups miss from now on. Returns whether there may have been an item. Never refused: a tombstone exceeds the pending
     /// limit if necessary, so a caller that removes many keys should [wait](Self::wait_ready) as inserts do.
     pub fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
-        self.forget_owing(hash, key, None)
+        self.forget_with_destructor(hash, key, None)
     }
 
-    /// As [`forget`](Self::forget). `owed` is the reason for which the item's destructor must be called: the callback of
-    /// [`with_owed_callback`](Self::with_owed_callback) is called when the item's bucket is written, or by
+    /// As [`forget`](Self::forget). With a `reason`, the item's destructor must be called: the callback of
+    /// [`with_destructor`](Self::with_destructor) is called when the item's bucket is written, or by
     /// [`destroy_dropped`](Self::destroy_dropped) if the item is still pending.
-    pub fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
+    pub fn forget_with_destructor(&self, hash: KeyHash, key: &[u8], reason: Option<Removal>) -> bool {
         let Address { bucket, fingerprint } = self.address(hash);
         let removal = {
             let mut shard = self.shard(bucket).lock();
             let on_flash = self.may_be_on_flash(bucket, fingerprint);
-            let removal = shard.remove(bucket, fingerprint, key, on_flash, owed);
+            let removal = shard.remove(bucket, fingerprint, key, on_flash, reason);
             if removal.taken_bytes > 0 {
                 self.record_removal(Address { bucket, fingerprint });
             }
@@ -251,7 +251,7 @@ impl Soc {
         if removal.freed_bytes > 0 {
             self.give_back(removal.freed_bytes);
         }
-        self.dropped.lock().extend(removal.owed);
+        self.dropped.lock().extend(removal.dropped);
         removal.was_known
     }
 

@@ -51,15 +51,16 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A tombstone. `owed` is the reason for the destructor call of the item that it removes, `None` for no call; it is kept in the tag.
-    pub fn tombstone(fingerprint: Fingerprint, owed: Option<Reason>) -> Self {
-        let tag = OWED.iter().position(|why| *why == owed).unwrap_or(0) as u16;
+    /// A tombstone. `destructor_reason` is the reason for the destructor call of the item that it removes, `None` for no call; it is kept
+    /// in the tag.
+    pub fn tombstone(fingerprint: Fingerprint, destructor_reason: Option<Reason>) -> Self {
+        let tag = DESTRUCTOR_REASONS.iter().position(|why| *why == destructor_reason).unwrap_or(0) as u16;
         Self { fingerprint, expiry_seconds: 0, tag, key_len: 0, bytes: None }
     }
 
     /// The reason for the destructor call of the item that a tombstone removes.
-    pub fn owed(&self) -> Option<Reason> {
-        OWED.get(usize::from(self.tag)).copied().flatten()
+    pub fn destructor_reason(&self) -> Option<Reason> {
+        DESTRUCTOR_REASONS.get(usize::from(self.tag)).copied().flatten()
     }
 
     /// Memory of the entry, without the overhead of its bucket.
@@ -83,8 +84,8 @@ impl Waiter {
     }
 }
 
-/// Reasons for which a destructor can be owed, by the tag of their tombstones.
-const OWED: [Option<Reason>; 3] = [None, Some(Reason::Removed), Some(Reason::Replaced)];
+/// Reasons of destructor calls, by the tag of their tombstones.
+const DESTRUCTOR_REASONS: [Option<Reason>; 3] = [None, Some(Reason::Removed), Some(Reason::Replaced)];
 
 /// The pending version of a key.
 pub enum Known {
@@ -215,7 +216,7 @@ impl Shard {
         fingerprint: Fingerprint,
         key: &[u8],
         on_flash: bool,
-        mut owed: Option<Reason>,
+        mut destructor_reason: Option<Reason>,
     ) -> Removal {
         let mut removal = Removal::default();
         let needed = match self.buckets.get_mut(&bucket) {
@@ -224,14 +225,15 @@ impl Shard {
                 let dropped = list.drop_fresh(fingerprint, key, &mut self.stats);
                 removal.freed_bytes = dropped.as_ref().map_or(0, Waiter::memory_bytes);
                 // An older version below it is the same item, written twice: its destructor is called once, with this value.
-                removal.owed = dropped.and_then(|dropped| Some((dropped, owed.take()?)));
+                removal.dropped = dropped.and_then(|dropped| Some((dropped, destructor_reason.take()?)));
                 list.needs_tombstone(fingerprint, key, on_flash)
             }
         };
-        let was_leaving = self.leaving.change(bucket, fingerprint, LeavingState::Forgotten(owed));
+        let was_leaving =
+            self.leaving.change(bucket, fingerprint, LeavingState::Forgotten(destructor_reason));
         removal.was_known = needed || removal.freed_bytes > 0 || was_leaving;
         if needed {
-            let tombstone = Waiter::tombstone(fingerprint, owed);
+            let tombstone = Waiter::tombstone(fingerprint, destructor_reason);
             let is_first = !self.buckets.contains_key(&bucket);
             removal.taken_bytes = tombstone.memory_bytes() + if is_first { BUCKET_OVERHEAD_BYTES } else { 0 };
             self.buckets.entry(bucket).or_default().push(tombstone, self.settles);
@@ -467,7 +469,7 @@ pub struct Removal {
     /// Memory of the added tombstone.
     pub taken_bytes: usize,
     /// The dropped pending item with its reason, if its destructor must be called.
-    pub owed: Option<(Waiter, Reason)>,
+    pub dropped: Option<(Waiter, Reason)>,
 }
 
 impl Waitlist {

@@ -227,20 +227,27 @@ pub struct Left {
     pub key: Box<[u8]>,
     pub value: Box<[u8]>,
     /// The reason for its destructor call; `None` if it was evicted or expired.
-    pub owed: Option<Removal>,
+    pub destructor_reason: Option<Removal>,
 }
 
 impl Left {
-    pub fn of(entry: &Entry<'_>, owed: Option<Removal>) -> Self {
+    pub fn of(entry: &Entry<'_>, destructor_reason: Option<Removal>) -> Self {
         let Entry { fingerprint, expiry_seconds, tag, key, value, .. } = *entry;
-        Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into(), owed }
+        Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into(), destructor_reason }
     }
 
     /// The pending item; `None` for a tombstone.
     pub fn of_waiter(waiter: &Waiter) -> Option<Self> {
         let (key, value) = waiter.bytes.as_ref()?.split_at(usize::from(waiter.key_len));
         let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
-        Some(Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into(), owed: None })
+        Some(Self {
+            fingerprint,
+            expiry_seconds,
+            tag,
+            key: key.into(),
+            value: value.into(),
+            destructor_reason: None,
+        })
     }
 }
 
@@ -266,12 +273,12 @@ impl Change {
         let Self { has_content, read_failed, unusable, .. } = *self;
         let left = std::mem::take(&mut self.left);
         *self = Self { has_content, read_failed, unusable, left, ..Self::default() };
-        self.keep_owed();
+        self.keep_pending_destructors();
     }
 
     /// Keeps only the items whose destructors must be called.
-    pub fn keep_owed(&mut self) {
-        self.left.retain(|left| left.owed.is_some());
+    pub fn keep_pending_destructors(&mut self) {
+        self.left.retain(|left| left.destructor_reason.is_some());
     }
 
     fn unreadable(&mut self) {
@@ -288,7 +295,7 @@ impl Change {
         wanted: ReportedRemovals,
     ) {
         let Some(bytes) = &waiter.bytes else {
-            if let Some(why) = waiter.owed() {
+            if let Some(why) = waiter.destructor_reason() {
                 let view = bucket.view();
                 let removed = view.entries().filter(|entry| entry.fingerprint == waiter.fingerprint);
                 self.left.extend(removed.map(|entry| Left::of(&entry, Some(why))));

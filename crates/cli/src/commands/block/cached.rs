@@ -8,6 +8,7 @@ use daemon::Target;
 use daemon::control::{self};
 use daemon::devices::{Access, Devices, DiskOverrides, Opening};
 use daemon::status::figures;
+use device::event_loop::wait_for;
 use serde_json::{Value, json};
 
 use super::result_file::{spare, spare_server};
@@ -79,7 +80,7 @@ impl Cached {
         }
         let Some(flash) = &self.flash else { return Ok(None) };
         let device = self.opening.open_flash(flash, Access::Read)?;
-        let there = pollster::block_on(Volume::identify(&device));
+        let there = wait_for(Volume::identify(&device));
         let there = there.map_err(|error| format!("--flash {flash}: {error}"))?;
         Ok(Some(json!({ "tuning": figures::of_tuning(&there.tuning) })))
     }
@@ -99,7 +100,7 @@ impl Cached {
         let devices = Devices { flash, disk, opening: self.opening.clone() };
         let volume = devices.open_volume(self.taking)?.volume;
         let result = act(&volume);
-        let closed = pollster::block_on(volume.close()).map_err(|error| error.to_string());
+        let closed = wait_for(volume.close()).map_err(|error| error.to_string());
         result.and_then(|result| closed.map(|()| result))
     }
 }

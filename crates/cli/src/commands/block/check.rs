@@ -11,6 +11,7 @@ use daemon::devices::{Access, Devices};
 use daemon::named::traces;
 use daemon::operations;
 use daemon::status::figures;
+use device::event_loop::wait_for;
 use device::names::noun;
 use device::timer::SystemTimer;
 use serde_json::json;
@@ -46,7 +47,7 @@ fn check(arguments: &Arguments) -> Result<Finding, String> {
     let timer = Arc::new(SystemTimer::default());
     let checking =
         Volume::check_of(flash, Arc::clone(&disk), timer, arguments.full, traces(&arguments.devices.disk));
-    let check = pollster::block_on(operations::unless(&stop.interrupt_flag(), checking));
+    let check = wait_for(operations::unless(&stop.interrupt_flag(), checking));
     let check = check.ok_or("interrupted: the check did not end, and nothing was changed")?;
     let check = check.map_err(|error| arguments.devices.refused(&error, &disk))?;
     let result = json!({

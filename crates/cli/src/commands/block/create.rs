@@ -16,6 +16,7 @@ use daemon::named::{Stripes, is_memory, traces};
 use daemon::sectors;
 use daemon::settings::{self, Given};
 use device::Device;
+use device::event_loop::wait_for;
 use device::size::parse_size;
 use serde_json::{Value, json};
 
@@ -97,7 +98,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     files.make("--disk-size", &devices.disk, arguments.disk_size)?;
     config.disk_label = label(&devices.disk);
     let Opened { flash, members, disk } = devices.open_all(Access::Write, Stripes::ToBeLabelled)?;
-    let there = pollster::block_on(Volume::identify(&flash));
+    let there = wait_for(Volume::identify(&flash));
     refuse_another(arguments, there.as_ref())?;
     if !arguments.force {
         contents::refuse_known((&devices.flash, &flash), (&devices.disk, &disk))?;
@@ -114,7 +115,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     sectors::check_size(&devices.disk, &*disk, sector_bytes)?;
     config.sector_bytes = Some(sector_bytes);
     let refused = |error: VolumeError| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk);
-    pollster::block_on(Volume::check_config(&flash, &disk, &config)).map_err(refused)?;
+    wait_for(Volume::check_config(&flash, &disk, &config)).map_err(refused)?;
     let size = flash.geometry().capacity_bytes;
     // A new file has no contents to lose.
     confirm(
@@ -127,7 +128,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     let traces = traces(&devices.disk);
     let labelled =
         striped::label(&members, uuid).map_err(|error| format!("--flash {}: {error}", devices.flash))?;
-    let made = pollster::block_on(Volume::create_for(&flash, &disk, &config, uuid, &traces));
+    let made = wait_for(Volume::create_for(&flash, &disk, &config, uuid, &traces));
     let made = made.map_err(|error| refused(error) + &take_back(labelled, &flash, uuid))?;
     // Only now, because creating a volume trims its flash. Reserved space prevents acknowledged writes from finding the file system full.
     if is_blank {
@@ -140,7 +141,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
 /// Removes the labels of a cache whose creation failed; returns what to add to the error. If a superblock was written, there is a cache,
 /// and its labels stay.
 fn take_back(labelled: Labelled, flash: &Arc<dyn Device>, uuid: u128) -> String {
-    let there = pollster::block_on(Volume::identify(flash));
+    let there = wait_for(Volume::identify(flash));
     let is_there = there.is_ok_and(|there| there.uuid == uuid);
     let failed = if is_there { None } else { labelled.restore().err() };
     failed.map_or_else(String::new, |error| format!("; the labels of its members stay: {error}"))
@@ -267,7 +268,7 @@ mod tests {
     fn unreadable_flash_may_contain_a_cache() {
         let check = |flash: Arc<dyn Device>, more: &[&str]| {
             let words = [&["create", "--flash", "f", "--disk", "d", "--yes"], more].concat();
-            let there = pollster::block_on(Volume::identify(&flash));
+            let there = wait_for(Volume::identify(&flash));
             refuse_another(&Line::parse_from(words).arguments, there.as_ref())
         };
         let blank = || Arc::new(MemoryDevice::new(1 << 20));

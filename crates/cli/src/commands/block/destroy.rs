@@ -12,6 +12,7 @@ use daemon::devices::{Access, Devices, Opened, are_swapped};
 use daemon::identity_of;
 use daemon::named::{Stripes, traces};
 use daemon::status::figures;
+use device::event_loop::wait_for;
 use device::timer::SystemTimer;
 use device::{Device, Request, contents};
 use serde_json::json;
@@ -51,7 +52,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     // --force also removes a stripe without all its members.
     let stripes = if arguments.force { Stripes::ToBeLabelled } else { Stripes::Labelled };
     let Opened { flash, members, disk } = arguments.devices.open_all(Access::Write, stripes)?;
-    let superblock = pollster::block_on(Volume::identify(&flash));
+    let superblock = wait_for(Volume::identify(&flash));
     // The range to overwrite: everything that could be recognised as a volume.
     let until = match (&superblock, arguments.force) {
         (Ok(superblock), _) => superblock.layout.pages_offset(),
@@ -73,7 +74,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     if let (Some(path), false) = (&waiting, arguments.force) {
         return Err(waited_for(path));
     }
-    let dirty_blocks = pollster::block_on(count_dirty(&flash, &disk, &arguments.devices.disk));
+    let dirty_blocks = wait_for(count_dirty(&flash, &disk, &arguments.devices.disk));
     let lost = match (&dirty_blocks, arguments.force) {
         (Ok(0), _) => String::new(),
         (&Ok(dirty), false) => {
@@ -102,7 +103,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     if let Some(uuid) = was_marked {
         traces.remove_mark(uuid);
     }
-    let overwritten = pollster::block_on(overwrite(&flash, until)).and_then(|()| striped::unlabel(&members));
+    let overwritten = wait_for(overwrite(&flash, until)).and_then(|()| striped::unlabel(&members));
     overwritten.map_err(|error| {
         if let Some(uuid) = was_marked {
             traces.set_mark(uuid);

@@ -10,6 +10,7 @@ use daemon::control;
 use daemon::devices::Access;
 use daemon::identity_of;
 use daemon::named::traces;
+use device::event_loop::wait_for;
 use device::timer::SystemTimer;
 use serde_json::{Value, json};
 
@@ -33,7 +34,7 @@ fn grow(arguments: &Arguments) -> Result<Finding, String> {
     let [flash, disk] = devices.open(Access::Write)?;
     contents::refuse_rest(&devices.disk, &*disk)?;
     let refused = |error| devices.refused(&error, &disk);
-    let superblock = pollster::block_on(Volume::identify(&flash)).map_err(refused)?;
+    let superblock = wait_for(Volume::identify(&flash)).map_err(refused)?;
     if let Ok(Some(path)) = ublk::waiting(identity_of(&superblock)) {
         return Err(format!(
             "{0} waits for a server of this cache and keeps the old size: serve it (--ublk), unmount {0} and stop the server, \
@@ -43,7 +44,7 @@ fn grow(arguments: &Arguments) -> Result<Finding, String> {
     }
     changing.begin()?;
     let (timer, traces) = (Arc::new(SystemTimer::default()), traces(&devices.disk));
-    let grown = pollster::block_on(Volume::grow_disk(flash, Arc::clone(&disk), timer, traces));
+    let grown = wait_for(Volume::grow_disk(flash, Arc::clone(&disk), timer, traces));
     let (before, now) = grown.map_err(refused)?;
     Ok(finding(json!({ "world": "real", "disk_bytes_before": before, "disk_bytes": now })))
 }

@@ -10,9 +10,10 @@ use block::volume::{Volume, VolumeErrorKind};
 use clap::Args;
 use daemon::control;
 use daemon::devices::{Devices, NewFiles, Opened};
-use daemon::exchange::{of_replaced, refuse_contents, retire};
 use daemon::named::{Stripes, is_memory, traces};
+use daemon::online_changes::{of_replaced, refuse_contents, retire};
 use daemon::status::figures;
+use device::event_loop::wait_for;
 use device::names::noun;
 use device::size::parse_size;
 use device::timer::SystemTimer;
@@ -74,7 +75,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
     let new_devices = Devices { flash: to.clone(), ..devices.clone() };
     let Opened { flash: old, members: old_members, disk } = devices.open_readable_flash()?;
     let refused = |error| devices.refused(&error, &disk);
-    let known = pollster::block_on(Volume::identify(&old)).map_err(refused)?;
+    let known = wait_for(Volume::identify(&old)).map_err(refused)?;
     let (new, members) = new_devices.open_flash_apart(&devices.flash, Stripes::ToBeLabelled)?;
     if !arguments.force {
         refuse_contents(to, &new, &members)?;
@@ -90,7 +91,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
     let (timer, traces) = (Arc::new(SystemTimer::default()), traces(&devices.disk));
     let disk_again = Arc::clone(&disk);
     let moving = Volume::replace_flash(&old, &new, disk_again, timer, traces, None, arguments.accept_loss);
-    let replaced = pollster::block_on(moving).map_err(|error| {
+    let replaced = wait_for(moving).map_err(|error| {
         let hint = if error.kind() == VolumeErrorKind::Flash && !arguments.accept_loss {
             "; --accept-loss leaves such blocks out"
         } else {
@@ -107,7 +108,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
     for words in figures::losses(&figures::of_recovery(&replaced.recovery)) {
         say_error(format_args!("warning: --flash {}: {words}", devices.flash));
     }
-    let retired = pollster::block_on(retire(&old)).and_then(|()| striped::unlabel(&old_members));
+    let retired = wait_for(retire(&old)).and_then(|()| striped::unlabel(&old_members));
     let mut result = of_replaced(&known, &replaced);
     result["old_flash_overwritten"] = retired.is_ok().into();
     if let Err(error) = retired {

@@ -9,6 +9,7 @@ use daemon::control::{self};
 use daemon::devices::{Access, Opening};
 use daemon::named::{files_of, traces};
 use daemon::status::{figures, prometheus};
+use device::event_loop::wait_for;
 use serde_json::{Value, json};
 
 use super::result_file::{spare, spare_server};
@@ -102,7 +103,7 @@ fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>
 fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
     let device = arguments.opening.open_flash(flash, Access::Read)?;
     let failed = |error| format!("--flash {flash}: {error}");
-    let superblock = pollster::block_on(Volume::identify(&device)).map_err(failed)?;
+    let superblock = wait_for(Volume::identify(&device)).map_err(failed)?;
     let mut status = figures::of_superblock(&superblock);
     status["world"] = "real".into();
     status["state"] = json!({
@@ -111,7 +112,7 @@ fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
         "held_blocks": null,
         "dirty_blocks": null,
     });
-    match pollster::block_on(Volume::survey(&device)) {
+    match wait_for(Volume::survey(&device)) {
         Ok((_, recovery)) => {
             status["state"]["held_blocks"] = recovery.blocks.into();
             status["state"]["dirty_blocks"] = recovery.dirty_blocks.into();

@@ -267,7 +267,7 @@ fn counting_log(
         Arc::new(|_| true),
     );
     let counts = reported.clone();
-    let log = log.with_owed_callback(Arc::new(move |item: &FlashItem<'_>, _: crate::config::Removal| {
+    let log = log.with_destructor(Arc::new(move |item: &FlashItem<'_>, _: crate::config::Removal| {
         counts.add(item.key);
     }));
     (log, reported)
@@ -312,7 +312,11 @@ fn every_removed_item_is_reported_once_and_no_other_item_is_lost() {
         (1500..1600).for_each(|number| put(&log, &key(number), "value", 0));
         for number in (0..1600).step_by(3) {
             let hash = KeyHash::of(key(number).as_bytes());
-            assert!(log.forget_owing(hash, key(number).as_bytes(), Some(crate::config::Removal::Removed)));
+            assert!(log.forget_with_destructor(
+                hash,
+                key(number).as_bytes(),
+                Some(crate::config::Removal::Removed)
+            ));
             assert_eq!(get(&log, &key(number)), None);
         }
         let mut settling = Box::pin(log.settle());

@@ -13,7 +13,7 @@ use crate::volume::Volume;
 
 /// Holds a volume. Clones share it.
 #[derive(Clone)]
-pub struct VolumeSlot(Arc<Inner>);
+pub struct CurrentVolume(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
@@ -27,10 +27,10 @@ struct State {
 }
 
 /// An exchange in progress. If it is dropped, the volume stays, closed or not, and waiting requests get its error.
-pub struct Exchange(VolumeSlot);
+pub struct Exchange(CurrentVolume);
 
-impl VolumeSlot {
-    /// A slot with `volume`.
+impl CurrentVolume {
+    /// Holds `volume`.
     #[must_use]
     pub fn new(volume: Volume) -> Self {
         let state = Mutex::new(State { volume, is_exchanging: false });

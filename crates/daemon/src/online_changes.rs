@@ -3,11 +3,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use block::export::{Exchange, Tasks, VolumeSlot};
+use block::export::{CurrentVolume, Exchange, Tasks};
 use block::sets::{Mode, Tuning};
 use block::striped::Member;
 use block::volume::layout::SUPERBLOCKS_BYTES;
 use block::volume::{Health, Pairing, Replaced, Superblock, Volume};
+use device::event_loop::wait_for;
 use device::timer::SystemTimer;
 use device::{Clock, Device, IoBuffer, IoError, Request, SystemClock};
 use serde_json::{Value, json};
@@ -22,10 +23,10 @@ use crate::named::{Stripes, is_memory, traces};
 /// # Errors
 /// The disk has not grown, or the change failed. The cache is then served as before if it can be opened again.
 pub(crate) fn grow_disk(cache: &Cache, below: &Mutex<Vec<Below>>) -> Result<Value, String> {
-    let exchange = begin(&cache.slot)?;
+    let exchange = begin(&cache.current)?;
     let name = lock(&cache.devices).disk.clone();
     let [flash, disk] = ["flash", "disk"].map(|name| device(below, name));
-    let old = cache.slot.volume();
+    let old = cache.current.volume();
     let before = old.size_bytes();
     let resize = |limit: u64| disk.refresh_capacity(limit).map_err(|error| format!("--disk {name}: {error}"));
     let now = resize(u64::MAX)?;
@@ -35,7 +36,7 @@ pub(crate) fn grow_disk(cache: &Cache, below: &Mutex<Vec<Below>>) -> Result<Valu
         refused?;
         return Err(format!("--disk {name}: the disk has not grown: it has {now} bytes, and had {before}"));
     }
-    let grown = pollster::block_on(async {
+    let grown = wait_for(async {
         old.close().await?;
         let timer = Arc::new(SystemTimer::default());
         Volume::grow_disk(Arc::clone(&flash), Arc::clone(&disk), timer, traces(&name)).await
@@ -60,9 +61,9 @@ pub(crate) fn replace_flash(
     to: &str,
     force: bool,
 ) -> Result<Value, String> {
-    let exchange = begin(&cache.slot)?;
+    let exchange = begin(&cache.current)?;
     let devices = lock(&cache.devices).clone();
-    let old_volume = cache.slot.volume();
+    let old_volume = cache.current.volume();
     let known = old_volume.superblock();
     if known.ordered {
         return Err("an ordered cache moves only while it is not served: stop the server first".into());
@@ -80,7 +81,7 @@ pub(crate) fn replace_flash(
         refuse_contents(to, &new, &members)?;
     }
     let mut paused_at = SystemClock.monotonic_ns();
-    let replaced = pollster::block_on(async {
+    let replaced = wait_for(async {
         if old_volume.stats().health != Health::FlashFailed {
             clean_first(&old_volume).await?;
         }
@@ -104,7 +105,7 @@ pub(crate) fn replace_flash(
         }
     };
     // Before clients change the cache on the new flash, so that it is the only one.
-    let retired = pollster::block_on(retire(&old));
+    let retired = wait_for(retire(&old));
     let volume = reopen(exchange, &new, &disk, &devices.disk)
         .map_err(|error| format!("the cache is on {to} now, but {error} with --flash {to}"))?;
     let paused_ns = SystemClock.monotonic_ns() - paused_at;
@@ -119,8 +120,8 @@ pub(crate) fn replace_flash(
     Ok(result)
 }
 
-fn begin(slot: &VolumeSlot) -> Result<Exchange, String> {
-    slot.begin_exchange().ok_or_else(|| "another change of the flash or the disk is in progress".into())
+fn begin(current: &CurrentVolume) -> Result<Exchange, String> {
+    current.begin_exchange().ok_or_else(|| "another change of the flash or the disk is in progress".into())
 }
 
 fn device(below: &Mutex<Vec<Below>>, name: &str) -> Arc<dyn Device> {
@@ -143,7 +144,7 @@ fn restore(volume: &Volume, known: &Superblock) -> Result<(), String> {
     if volume.superblock().tuning == known.tuning {
         return Ok(());
     }
-    let restored = pollster::block_on(volume.set_tuning(known.tuning));
+    let restored = wait_for(volume.set_tuning(known.tuning));
     restored.map_err(|error| format!("the mode stays write-through: {error}"))
 }
 
@@ -157,7 +158,7 @@ fn reopen(
     let (quick, slow) = (Tasks::with_inline_transfers(Arc::clone(flash)), Tasks::resuming(Arc::clone(disk)));
     let pairing = Pairing { os_identity: traces(disk_name), is_forced: false };
     let timer = Arc::new(SystemTimer::default());
-    let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));
+    let opened = wait_for(Volume::open_as(quick, slow, timer, pairing));
     let (volume, _) = opened.map_err(|error| {
         format!("the cache cannot be opened again: {error}; requests fail until the server is restarted")
     })?;
@@ -170,7 +171,7 @@ fn reopen(
 /// # Errors
 /// If it holds a cache, a file system or other data.
 pub fn refuse_contents(to: &str, new: &Arc<dyn Device>, members: &[Member]) -> Result<(), String> {
-    if let Ok(there) = pollster::block_on(Volume::identify(new)) {
+    if let Ok(there) = wait_for(Volume::identify(new)) {
         return Err(format!("--to {to}: already holds the cache {:032x}; --force overwrites it", there.uuid));
     }
     let refused = |why: String| why.replacen("--flash", "--to", 1);

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use block::export::{Export, Operation, Reply, VolumeExport};
 use block::volume::VolumeConfig;
 use device::IoSlice;
+use device::event_loop::wait_for;
 
 use super::*;
 use crate::devices::{Access, DiskOverrides, NewFiles, OpenedVolume, Opening};
@@ -34,17 +35,17 @@ impl Served {
         files.keep();
         let config = VolumeConfig { ways: 64, ..VolumeConfig::default() };
         let [flash, disk] = devices.open(Access::Write).unwrap();
-        pollster::block_on(Volume::create(&flash, &disk, &config, 7)).unwrap();
+        wait_for(Volume::create(&flash, &disk, &config, 7)).unwrap();
         drop((flash, disk));
         let opened = devices.open_volume(DiskOverrides { force_disk: false }).unwrap();
         let OpenedVolume { volume, recovery, flash, disk } = opened;
-        let slot = VolumeSlot::new(volume);
-        let driven = slot.clone();
+        let current = CurrentVolume::new(volume);
+        let driven = current.clone();
         let upkeep = std::thread::Builder::new().name("block-upkeep".into());
-        let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).unwrap();
-        let export = VolumeExport::of_slot(slot.clone()).unwrap();
+        let upkeep = upkeep.spawn(move || wait_for(driven.run_upkeep())).unwrap();
+        let export = VolumeExport::of_current(current.clone()).unwrap();
         let below = Mutex::new(vec![("flash", flash), ("disk", disk)]);
-        let cache = Cache { slot, recovery, admission: Arc::default(), devices: Mutex::new(devices) };
+        let cache = Cache { current, recovery, admission: Arc::default(), devices: Mutex::new(devices) };
         Self { _directory: directory, cache, below, export, upkeep }
     }
 
@@ -103,7 +104,7 @@ impl Served {
     /// Closes the cache and opens it again with the present devices.
     fn reopened(self) -> (Devices, Volume) {
         let Self { _directory: directory, cache, below, export, upkeep } = self;
-        pollster::block_on(cache.slot.volume().close()).unwrap();
+        wait_for(cache.current.volume().close()).unwrap();
         upkeep.join().unwrap();
         let devices = lock(&cache.devices).clone();
         drop((cache, below, export));
@@ -151,13 +152,13 @@ fn flash_is_replaced_while_a_client_writes() {
     let new = format!("{old} new");
     File::create_new(&new).unwrap().set_len(16 << 20).unwrap();
     let (capacity, tuning) = {
-        let volume = served.cache.slot.volume();
+        let volume = served.cache.current.volume();
         (volume.stats().capacity_blocks, volume.superblock().tuning)
     };
     let (replaced, last) =
         served.while_writing(|| replace_flash(&served.cache, &served.below, &new, false).unwrap());
     assert_eq!((&replaced["dirty_blocks"], &replaced["old_flash_overwritten"]), (&0.into(), &true.into()));
-    let volume = served.cache.slot.volume();
+    let volume = served.cache.current.volume();
     assert!(volume.stats().capacity_blocks > capacity * 3 / 2);
     assert!(replaced["paused_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(volume.superblock().tuning, tuning);
