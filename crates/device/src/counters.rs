@@ -84,6 +84,13 @@ pub trait CounterTable: Clone {
         self
     }
 
+    /// The names and values of all known counters.
+    fn named(&self) -> Vec<(String, u64)> {
+        let mut named = Vec::new();
+        self.for_each(|it| named.extend(it.value.map(|value| (it.name.to_owned(), value))));
+        named
+    }
+
     /// Calls `visit` for each counter.
     fn for_each(&self, mut visit: impl FnMut(Reading<'_>)) {
         Self::visit(Some(self), &Path::default(), &mut visit);

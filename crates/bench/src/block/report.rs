@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use block::sets::Geometry;
+use block::sets::{Counters, Geometry};
+use device::counters::CounterTable;
 use device::names::noun;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,7 @@ use crate::report::text::{grouped, was};
 #[must_use]
 pub fn json(name: &str, geometry: &Geometry, summary: &Summary) -> Value {
     let counters: Map<String, Value> =
-        summary.counters.named().into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+        summary.counters.named().into_iter().map(|(name, count)| (name, json!(count))).collect();
     let (disk, bare) = (&summary.disk, &summary.bare);
     json!({
         "name": name,
@@ -76,9 +77,10 @@ pub fn text(named: &[(String, Summary)]) -> String {
     row("disk busy, seconds", &|it| grouped(it.disk.busy_ns / 1_000_000_000));
     row("  without the cache", &|it| grouped(it.bare.busy_ns / 1_000_000_000));
     row("busier half of the sets", &|it| percent(it.busier_half * 100.0));
-    for (number, (name, _)) in block::sets::Counters::default().named().iter().enumerate() {
-        if named.iter().any(|(_, summary)| summary.counters.named()[number].1 > 0) {
-            row(name, &|it| grouped(it.counters.named()[number].1));
+    for (number, (name, _)) in Counters::default().named().iter().enumerate() {
+        let count = |it: &Summary| it.counters.named()[number].1;
+        if named.iter().any(|(_, summary)| count(summary) > 0) {
+            row(name, &|it| grouped(count(it)));
         }
     }
     row("blocks cached", &|it| grouped(it.held_blocks));

@@ -1,57 +1,59 @@
 //! Counters of the cache, under Flashcache's names where it has them.
 
-/// Counters since the cache was opened, in blocks unless a field says otherwise. `Sets` counts them, except those marked as counted by
-/// the volume.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Blocks requested by reads.
-    pub reads: u64,
-    /// Blocks requested by writes.
-    pub writes: u64,
-    /// Reads of cached blocks, including those whose missing sectors came from the disk
-    /// ([`disk_reads`](Self::disk_reads)).
-    pub read_hits: u64,
-    /// Writes of cached blocks.
-    pub write_hits: u64,
-    /// Writes of cached dirty blocks.
-    pub dirty_write_hits: u64,
-    /// Blocks evicted for a read.
-    pub replacement: u64,
-    /// Blocks evicted for a write.
-    pub write_replacement: u64,
-    /// Cached blocks dropped because a write bypassed the cache.
-    pub write_invalidates: u64,
-    /// Cached blocks dropped because their page could not be read. Counted by the volume.
-    pub read_invalidates: u64,
-    /// Blocks cleaned for any reason.
-    pub cleanings: u64,
-    /// Blocks cleaned because they were idle; included in `cleanings`.
-    pub fallow_cleanings: u64,
-    /// Blocks not inserted: no block of their set could be evicted, no page was free, or too many inserted blocks were still being
-    /// written.
-    pub no_room: u64,
-    /// Blocks cleaned together with their successor on the disk.
-    pub front_merge: u64,
-    /// Blocks cleaned together with their predecessor on the disk.
-    pub back_merge: u64,
-    /// Read operations of the disk. Counted by the volume.
-    pub disk_reads: u64,
-    /// Write operations of the disk. Counted by the volume.
-    pub disk_writes: u64,
-    /// Blocks read from flash, including for cleaning and for partial writes. Counted by the volume.
-    pub ssd_reads: u64,
-    /// Blocks written to flash. Counted by the volume.
-    pub ssd_writes: u64,
-    /// Blocks read from the disk without caching them.
-    pub uncached_reads: u64,
-    /// Blocks written to the disk without caching them.
-    pub uncached_writes: u64,
-    /// The part of `uncached_reads` in long sequential streams.
-    pub uncached_sequential_reads: u64,
-    /// The part of `uncached_writes` in long sequential streams.
-    pub uncached_sequential_writes: u64,
-    /// Cached blocks dropped by a trim.
-    pub trim_blocks: u64,
+use device::counters;
+
+counters! {
+    /// Counters since the cache was opened, in Flashcache's order. `Sets` counts its decisions; the volume counts `read_invalidates` and
+    /// the reads and writes of its devices.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Counters {
+        /// Blocks requested by reads.
+        reads: sum u64,
+        /// Blocks requested by writes.
+        writes: sum u64,
+        /// Blocks of reads that were cached, including those whose missing sectors came from the disk.
+        read_hits: sum u64,
+        /// Blocks of writes that were cached.
+        write_hits: sum u64,
+        /// Blocks of writes that were cached and dirty.
+        dirty_write_hits: sum u64,
+        /// Blocks evicted for a block read.
+        replacement: sum u64,
+        /// Blocks evicted for a block written.
+        write_replacement: sum u64,
+        /// Cached blocks dropped by a write around the cache.
+        write_invalidates: sum u64,
+        /// Cached blocks dropped because flash could not be read.
+        read_invalidates: sum u64,
+        /// Blocks cleaned for any reason.
+        cleanings: sum u64,
+        /// Blocks cleaned because they were idle; included in `cleanings`.
+        fallow_cleanings: sum u64,
+        /// Blocks not cached: nothing in their set could be evicted, no flash page was free, or too many blocks were being written.
+        no_room: sum u64,
+        /// Blocks cleaned together with their successor on disk.
+        front_merge: sum u64,
+        /// Blocks cleaned together with their predecessor on disk.
+        back_merge: sum u64,
+        /// Reads of the disk.
+        disk_reads: sum u64,
+        /// Writes of the disk.
+        disk_writes: sum u64,
+        /// Blocks read from flash, including for cleaning and for partial writes.
+        ssd_reads: sum u64,
+        /// Blocks written to flash; metadata_ssd_writes has the rest.
+        ssd_writes: sum u64,
+        /// Blocks read around the cache.
+        uncached_reads: sum u64,
+        /// Blocks written around the cache.
+        uncached_writes: sum u64,
+        /// Blocks read around the cache as part of a long stream.
+        uncached_sequential_reads: sum u64,
+        /// Blocks written around the cache as part of a long stream.
+        uncached_sequential_writes: sum u64,
+        /// Blocks dropped because their content was discarded.
+        trim_blocks: sum u64,
+    }
 }
 
 impl Counters {
@@ -77,36 +79,6 @@ impl Counters {
     #[must_use]
     pub fn hit_percent(&self) -> f64 {
         percent(self.read_hits + self.write_hits, self.reads + self.writes)
-    }
-
-    /// All counters with their names, in Flashcache's order.
-    #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 23] {
-        [
-            ("reads", self.reads),
-            ("writes", self.writes),
-            ("read_hits", self.read_hits),
-            ("write_hits", self.write_hits),
-            ("dirty_write_hits", self.dirty_write_hits),
-            ("replacement", self.replacement),
-            ("write_replacement", self.write_replacement),
-            ("write_invalidates", self.write_invalidates),
-            ("read_invalidates", self.read_invalidates),
-            ("cleanings", self.cleanings),
-            ("fallow_cleanings", self.fallow_cleanings),
-            ("no_room", self.no_room),
-            ("front_merge", self.front_merge),
-            ("back_merge", self.back_merge),
-            ("disk_reads", self.disk_reads),
-            ("disk_writes", self.disk_writes),
-            ("ssd_reads", self.ssd_reads),
-            ("ssd_writes", self.ssd_writes),
-            ("uncached_reads", self.uncached_reads),
-            ("uncached_writes", self.uncached_writes),
-            ("uncached_sequential_reads", self.uncached_sequential_reads),
-            ("uncached_sequential_writes", self.uncached_sequential_writes),
-            ("trim_blocks", self.trim_blocks),
-        ]
     }
 }
 

@@ -1,43 +1,47 @@
 //! Statistics of a volume.
 
+use device::counters;
+
 use super::config::Health;
 use crate::sets::Counters;
 
-/// Device operations since the volume was opened that [`Counters`] does not count.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IoCounts {
-    /// Committed records of blocks that became dirty.
-    pub metadata_dirties: u64,
-    /// Committed records of blocks that were inserted clean, became clean, or left the cache.
-    pub metadata_cleans: u64,
-    /// Records in commits of more than one record.
-    pub metadata_batch: u64,
-    /// Blocks of 4 KiB written to the journal, the intent log and the tables.
-    pub metadata_ssd_writes: u64,
-    /// Commits.
-    pub commits: u64,
-    /// Writes of the intent log.
-    pub log_writes: u64,
-    /// Tables written.
-    pub checkpoints: u64,
-    /// Flushes of the flash by commits.
-    pub ssd_flushes: u64,
-    /// Flushes of the disk.
-    pub disk_flushes: u64,
-    /// Acknowledged flushes and FUA writes of clients.
-    pub client_flushes: u64,
-    /// Writes that waited for cleaning because all slots of their set were dirty.
-    pub room_waits: u64,
-    /// Failed reads of the disk.
-    pub disk_read_errors: u64,
-    /// Failed writes, trims and flushes of the disk.
-    pub disk_write_errors: u64,
-    /// Failed reads of the flash.
-    pub ssd_read_errors: u64,
-    /// Failed writes of the flash.
-    pub ssd_write_errors: u64,
-    /// Blocks read from flash with a wrong checksum.
-    pub checksum_errors: u64,
+counters! {
+    /// Device operations since the volume was opened that [`Counters`] does not count.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct IoCounts {
+        /// Records of blocks that became dirty.
+        metadata_dirties: sum u64,
+        /// Records of blocks that were cached clean, became clean or were evicted.
+        metadata_cleans: sum u64,
+        /// Records that shared a commit with another.
+        metadata_batch: sum u64,
+        /// Blocks of 4 KiB written to journal, intent log and tables.
+        metadata_ssd_writes: sum u64,
+        /// Commits of the journal.
+        commits: sum u64,
+        /// Writes of the intent log, whose records let acknowledged writes survive a kill of the server.
+        intent_log_writes: sum u64,
+        /// Tables written.
+        checkpoints: sum u64,
+        /// Flushes of flash for commits; a table takes two more.
+        ssd_flushes: sum u64,
+        /// Flushes of the disk.
+        disk_flushes: sum u64,
+        /// Acknowledged flushes and FUA writes of clients.
+        client_flushes: sum u64,
+        /// Writes that waited for cleaning because all blocks of their set were dirty.
+        room_waits: sum u64,
+        /// Reads of the disk that failed.
+        disk_read_errors: sum u64,
+        /// Writes, trims and flushes of the disk that failed.
+        disk_write_errors: sum u64,
+        /// Reads of flash that failed.
+        ssd_read_errors: sum u64,
+        /// Writes of flash that failed.
+        ssd_write_errors: sum u64,
+        /// Blocks read from flash whose checksum was wrong.
+        checksum_errors: sum u64,
+    }
 }
 
 impl IoCounts {

@@ -49,11 +49,15 @@ fn concurrent_writes_share_intent_log_entries() {
     for depth in [32, 16, 64] {
         let (amplification, stats) =
             amplification(Load { count: 16_384, bytes: 4096, depth, flushes: false });
-        println!("depth {depth}: {amplification:.2}, {} entries", stats.io.log_writes);
+        println!("depth {depth}: {amplification:.2}, {} entries", stats.io.intent_log_writes);
         // A write is acknowledged by an entry or a commit after it, and at most `depth` writes wait for one.
-        let acknowledging = stats.io.log_writes + stats.io.commits;
+        let acknowledging = stats.io.intent_log_writes + stats.io.commits;
         assert!(acknowledging >= 16_384 / depth as u64, "depth {depth}: {acknowledging} entries and commits");
-        assert!(amplification <= 1.3, "depth {depth}: {amplification:.2}, {} entries", stats.io.log_writes);
+        assert!(
+            amplification <= 1.3,
+            "depth {depth}: {amplification:.2}, {} entries",
+            stats.io.intent_log_writes
+        );
     }
 }
 

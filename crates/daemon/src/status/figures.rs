@@ -6,7 +6,8 @@ use std::sync::Arc;
 use block::export::{Admission, ClientName, ClientRules};
 use block::sets::{SetPolicy, Tuning};
 use block::volume::superblock::FORMAT_VERSION;
-use block::volume::{Condition, DeviceErrors, Health, IoCounts, Recovery, Stats, Superblock, Volume};
+use block::volume::{Condition, DeviceErrors, Health, Recovery, Stats, Superblock, Volume};
+use device::counters::CounterTable;
 use device::names::noun;
 use device::{Counters, Device};
 use serde_json::{Map, Value, json};
@@ -121,8 +122,12 @@ fn of_state(stats: &Stats, condition: &Condition) -> Value {
 
 fn of_counters(stats: &Stats) -> Value {
     let counters = &stats.counters;
-    let mut all: Map<String, Value> =
-        counters.named().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    let mut all: Map<String, Value> = counters
+        .named()
+        .into_iter()
+        .chain(stats.io.named())
+        .map(|(name, count)| (name, count.into()))
+        .collect();
     for (name, percent) in [
         ("read_hit_percent", counters.read_hit_percent()),
         ("write_hit_percent", counters.write_hit_percent()),
@@ -133,31 +138,7 @@ fn of_counters(stats: &Stats) -> Value {
     for (name, count) in [("lru_promotions", stats.promotions), ("lru_demotions", stats.demotions)] {
         all.insert(name.into(), count.into());
     }
-    for (name, count) in of_io(&stats.io) {
-        all.insert(name.into(), count.into());
-    }
     Value::Object(all)
-}
-
-fn of_io(io: &IoCounts) -> [(&'static str, u64); 16] {
-    [
-        ("metadata_dirties", io.metadata_dirties),
-        ("metadata_cleans", io.metadata_cleans),
-        ("metadata_batch", io.metadata_batch),
-        ("metadata_ssd_writes", io.metadata_ssd_writes),
-        ("commits", io.commits),
-        ("notes", io.log_writes),
-        ("checkpoints", io.checkpoints),
-        ("ssd_flushes", io.ssd_flushes),
-        ("disk_flushes", io.disk_flushes),
-        ("client_flushes", io.client_flushes),
-        ("room_waits", io.room_waits),
-        ("disk_read_errors", io.disk_read_errors),
-        ("disk_write_errors", io.disk_write_errors),
-        ("ssd_read_errors", io.ssd_read_errors),
-        ("ssd_write_errors", io.ssd_write_errors),
-        ("checksum_errors", io.checksum_errors),
-    ]
 }
 
 /// Counters of a device since it was opened, and the media writes if known.

@@ -3,7 +3,9 @@
 //! The collector does not support OpenMetrics, which the crate `prometheus-client` writes; other crates keep live registries, while this
 //! converts a finished status.
 
-use device::counters::Kind;
+use block::sets::Counters;
+use block::volume::IoCounts;
+use device::counters::{self, CounterTable, Kind, Path, Reading};
 use device::prometheus::Metrics;
 use serde_json::Value;
 
@@ -12,7 +14,7 @@ use Kind::{State as Gauge, Sum as Counter};
 use super::requests;
 use crate::settings::shown;
 
-/// Position of a figure in the status, its type and its meaning. Percentages are omitted: they are rates of counters, which Prometheus
+/// Position of a figure in the status, its type and its meaning, for figures other than the counters of a volume. Percentages are omitted: they are rates of counters, which Prometheus
 /// computes over any time.
 const METRICS: &[(&str, Kind, &str)] = &[
     ("/up_seconds", Gauge, "Seconds since the server started."),
@@ -75,71 +77,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Counter,
         "Requests of clients whose blocks are not cached, but for discards and flushes.",
     ),
-    ("/counters/reads", Counter, "Blocks requested by reads."),
-    ("/counters/writes", Counter, "Blocks requested by writes."),
-    ("/counters/read_hits", Counter, "Blocks of reads that were cached."),
-    ("/counters/write_hits", Counter, "Blocks of writes that were cached."),
-    ("/counters/dirty_write_hits", Counter, "Blocks of writes that were cached and dirty."),
-    ("/counters/replacement", Counter, "Blocks evicted for a block read."),
-    ("/counters/write_replacement", Counter, "Blocks evicted for a block written."),
-    ("/counters/write_invalidates", Counter, "Cached blocks dropped by a write around the cache."),
-    ("/counters/read_invalidates", Counter, "Cached blocks dropped because flash could not be read."),
-    ("/counters/cleanings", Counter, "Blocks cleaned for any reason."),
-    ("/counters/fallow_cleanings", Counter, "Blocks cleaned because they were idle."),
-    (
-        "/counters/no_room",
-        Counter,
-        "Blocks not cached because nothing in their set could be evicted, or because no flash page was free.",
-    ),
-    ("/counters/front_merge", Counter, "Blocks cleaned together with their successor on disk."),
-    ("/counters/back_merge", Counter, "Blocks cleaned together with their predecessor on disk."),
-    ("/counters/disk_reads", Counter, "Reads of the disk."),
-    ("/counters/disk_writes", Counter, "Writes of the disk."),
-    ("/counters/ssd_reads", Counter, "Blocks read from flash, also to be cleaned."),
-    ("/counters/ssd_writes", Counter, "Blocks written to flash; metadata_ssd_writes has the rest."),
-    ("/counters/uncached_reads", Counter, "Blocks read around the cache."),
-    ("/counters/uncached_writes", Counter, "Blocks written around the cache."),
-    (
-        "/counters/uncached_sequential_reads",
-        Counter,
-        "Blocks read around the cache as part of a long stream.",
-    ),
-    (
-        "/counters/uncached_sequential_writes",
-        Counter,
-        "Blocks written around the cache as part of a long stream.",
-    ),
-    ("/counters/trim_blocks", Counter, "Blocks dropped because their content was discarded."),
     ("/counters/lru_promotions", Counter, "Blocks moved to a hot list."),
     ("/counters/lru_demotions", Counter, "Blocks moved from a hot list."),
-    ("/counters/metadata_dirties", Counter, "Records of blocks that became dirty."),
-    (
-        "/counters/metadata_cleans",
-        Counter,
-        "Records of blocks that were cached clean, became clean or were evicted.",
-    ),
-    ("/counters/metadata_batch", Counter, "Records that shared a commit with another."),
-    ("/counters/metadata_ssd_writes", Counter, "Blocks of 4 KiB written to journal, intent log and tables."),
-    ("/counters/commits", Counter, "Commits of the journal."),
-    (
-        "/counters/notes",
-        Counter,
-        "Writes of the intent log, whose records let acknowledged writes survive a kill of the server.",
-    ),
-    ("/counters/checkpoints", Counter, "Tables written."),
-    ("/counters/ssd_flushes", Counter, "Flushes of flash for commits; a table takes two more."),
-    ("/counters/disk_flushes", Counter, "Flushes of the disk."),
-    ("/counters/client_flushes", Counter, "Acknowledged flushes and FUA writes of clients."),
-    (
-        "/counters/room_waits",
-        Counter,
-        "Writes that waited for cleaning because all blocks of their set were dirty.",
-    ),
-    ("/counters/disk_read_errors", Counter, "Reads of the disk that failed."),
-    ("/counters/disk_write_errors", Counter, "Writes, trims and flushes of the disk that failed."),
-    ("/counters/ssd_read_errors", Counter, "Reads of flash that failed."),
-    ("/counters/ssd_write_errors", Counter, "Writes of flash that failed."),
-    ("/counters/checksum_errors", Counter, "Blocks read from flash whose checksum was wrong."),
     ("/flash/bytes_read", Counter, "Bytes read from flash since it was opened."),
     ("/flash/bytes_host", Counter, "Bytes written to flash since it was opened."),
     ("/flash/bytes_trimmed", Counter, "Bytes trimmed of flash since it was opened."),
@@ -201,8 +140,20 @@ pub fn text(status: &Value) -> String {
             metrics.sample(&name_of(at), *kind, help, &[volume], value);
         }
     }
+    for_each_counter(|name, counter| {
+        if let Some(value) = number(&status["counters"][name]) {
+            metrics.sample(name, counter.kind, counter.help, &[volume], value);
+        }
+    });
     requests::add_metrics(&mut metrics, &status["requests"], volume);
     metrics.into_text()
+}
+
+/// Calls `visit` with the declaration of each counter of a volume.
+fn for_each_counter(mut visit: impl FnMut(&str, &'static counters::Counter)) {
+    let visit = &mut |it: Reading<'_>| visit(it.name, it.counter);
+    Counters::visit(None, &Path::default(), visit);
+    IoCounts::visit(None, &Path::default(), visit);
 }
 
 /// Metrics of connections keep the prefix `connections`; the others have no prefix.
@@ -230,8 +181,9 @@ mod tests {
     fn alert_rules_use_existing_metrics() {
         let suffix = |kind: Kind| if kind == Counter { "_total" } else { "" };
         let names = METRICS.iter().map(|(at, kind, _)| format!("{}{}", name_of(at), suffix(*kind)));
-        let names: Vec<String> =
+        let mut names: Vec<String> =
             names.chain(["info", "healthy", "request_errors_total"].map(str::to_owned)).collect();
+        for_each_counter(|name, counter| names.push(format!("{name}{}", suffix(counter.kind))));
         let mut used = 0;
         for line in ALERT_RULES.lines().filter(|line| line.trim_start().starts_with("expr:")) {
             for rest in line.split("flashwright_block_").skip(1) {

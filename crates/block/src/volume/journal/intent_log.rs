@@ -307,7 +307,7 @@ impl Shared {
             log.chain = block::encode(BlockKind::IntentLog, self.uuid, &header, units, into);
             log.next_sequence += 1;
         }
-        state.io.log_writes += u64::from(!records.is_empty());
+        state.io.intent_log_writes += u64::from(!records.is_empty());
         state.io.metadata_ssd_writes += chunks.len() as u64;
         let ring = (self.layout.intent_log_offset(), self.layout.intent_log_blocks());
         let mut parts = self.ring_parts(ring, first_sequence, &buffer.into());
