@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::dram::Handle;
-pub use crate::flash::tier::PutEnd;
+pub use crate::flash::puts::PutEnd;
 use crate::hybrid::{Engine, NewItem};
 use crate::item::{Item, Layer};
 use crate::listener;

@@ -7,11 +7,11 @@ pub use device::counters::CounterTable;
 
 pub use crate::dram::{ClassStats, MemoryStats, PoolStats};
 use crate::error::Refusal;
+pub use crate::flash::puts::PutStats;
 pub use crate::flash::region::RegionStats;
 use crate::flash::region::{RegionStore, WriteHealth};
 pub use crate::flash::soc::SocStats;
 use crate::flash::tier::FlashTier;
-pub use crate::flash::tier::PutStats;
 use crate::hybrid::Engine;
 use crate::thread_counters::ThreadCounters;
 

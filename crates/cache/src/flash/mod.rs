@@ -14,6 +14,7 @@ pub(crate) mod journal;
 pub mod log;
 pub(crate) mod outage;
 pub(crate) mod pair_store;
+pub(crate) mod puts;
 pub mod region;
 mod small;
 pub mod soc;
