@@ -64,10 +64,9 @@ pub(super) struct Traffic {
 }
 
 impl Candidate {
-    /// A layout before a trace of `accesses` accesses. The first ones, a share of `warm_up`, are not counted.
-    pub(super) fn new(rules: HybridRules, accesses: u64, warm_up: f64) -> Self {
-        let warm = (accesses as f64 * warm_up) as u64;
-        let ends = (0..=WINDOWS).map(|window| warm + (accesses - warm) * window / WINDOWS);
+    /// A layout before a trace of `accesses` accesses. The first `warm_up` are not counted.
+    pub(super) fn new(rules: HybridRules, accesses: u64, warm_up: u64) -> Self {
+        let ends = (0..=WINDOWS).map(|window| warm_up + (accesses - warm_up) * window / WINDOWS);
         let mut candidate = Self {
             room: (room_of_small(&rules), rules.large_weight),
             set_bytes: rules.set_weight,
@@ -194,7 +193,8 @@ mod tests {
     }
 
     fn traffic(layout: &Layout, accesses: &[Access], warm_up: f64) -> Traffic {
-        let mut candidate = Candidate::new(layout.rules(1, 1), accesses.len() as u64, warm_up);
+        let all = accesses.len() as u64;
+        let mut candidate = Candidate::new(layout.rules(1, 1), all, (all as f64 * warm_up) as u64);
         // Batches that do not end where windows do.
         accesses.chunks(777).for_each(|some| candidate.accesses(some, &[]));
         candidate.traffic(4096).expect("it was run to its end")
@@ -223,7 +223,7 @@ mod tests {
         let of_one_set = f64::from(SET_BYTES) / f64::from(64 << 20);
         let found = traffic(&layout(of_one_set), &passing, 0.0);
         assert_eq!((found.host_bytes.value, found.reads), (4096.0, 3999.0 / 4000.0), "all but the first");
-        let mut candidate = Candidate::new(layout(of_one_set).rules(1, 1), 4000, 0.0);
+        let mut candidate = Candidate::new(layout(of_one_set).rules(1, 1), 4000, 0);
         candidate.accesses(&passing, &[]);
         assert_eq!(candidate.traffic(512).map(|it| it.reads), Some(8.0 * 3999.0 / 4000.0), "of eight pages");
     }
@@ -251,7 +251,7 @@ mod tests {
         let whole = Layout { flash_bytes: 16 << 30, ..layout(0.0) };
         let run = |weight: u32| {
             let accesses: Vec<Access> = (0..4000).map(|number| get(number % 20, weight)).collect();
-            let mut candidate = Candidate::new(whole.rules(256, 1), 4000, 0.5);
+            let mut candidate = Candidate::new(whole.rules(256, 1), 4000, 2000);
             candidate.accesses(&accesses, &[]);
             candidate.traffic(4096).expect("it was run to its end")
         };
@@ -259,6 +259,19 @@ mod tests {
         assert_eq!((kept.hit_ratio.unwrap().value, kept.too_large), (1.0, 0.0), "20 of 1 MB in 64 MiB");
         let refused = run(17 << 20);
         assert_eq!((refused.hit_ratio.unwrap().value, refused.too_large), (0.0, 1.0), "a region is 16 MiB");
+    }
+
+    #[test]
+    fn small_objects_in_a_log_are_written_once_and_fill_it() {
+        // Objects of 1000 bytes, each requested once, into a log of 8 MiB.
+        let whole = Layout { flash_bytes: 16 << 20, small: SmallEngine::Log, ..layout(0.5) };
+        let passing = |count: u32| (0..count).map(|number| get(number, 1000)).collect::<Vec<_>>();
+        let full = traffic(&whole, &passing(20_000), 0.5);
+        // Four objects fill a page of 4096 bytes; whole regions are counted.
+        assert!((1.02..1.2).contains(&full.alwa.unwrap().value), "{full:?}");
+        assert!((full.small_bytes - full.host_bytes.value).abs() < 1e-9 && full.small_bytes >= 1000.0);
+        assert!(full.is_filled, "10 MB before counting began");
+        assert!(!traffic(&whole, &passing(12_000), 0.5).is_filled, "6 MB");
     }
 
     /// Catches a regression: a trace without small objects never counts as filling flash.

@@ -9,11 +9,12 @@ use workload::generate::GeneratorConfig;
 use workload::trace::{Access, AccessKind, Accesses, ReadReport, TraceError};
 use workload::{RequestKind, Source};
 
-use super::{PredictError, Settings, SmallEngine};
+use super::{PredictError, Settings, SmallEngine, WarmUp};
 use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::lower;
 use crate::config::plan::{
-    AdmissionPlan, ArrivalsPlan, FlashPlan, InstancePlan, OrderPlan, ReinsertionPlan, RunPlan, WorkloadPlan,
+    AdmissionPlan, ArrivalsPlan, FlashPlan, InstancePlan, OrderPlan, ReinsertionPlan, RunPlan, RunSettings,
+    WorkloadPlan,
 };
 use crate::config::schema::Diagnostic;
 use crate::run::error::OpenError;
@@ -21,6 +22,9 @@ use crate::run::open;
 
 /// Default limit of requests. Distributions have no end, and configs request billions.
 pub const REQUESTS_AT_MOST: u64 = 20_000_000;
+
+/// The format that the read report of a config has.
+pub(super) const CONFIG_FORMAT: &str = "config";
 
 /// A config that can be predicted.
 #[derive(Debug, Clone)]
@@ -41,8 +45,8 @@ pub struct Configured {
     pub settings: Settings,
     /// Requests per second of all workers, if the config limits them.
     pub requests_per_second: Option<f64>,
-    /// Share of the requests in the config's warm-up, if its length is given in requests.
-    pub warm_up: Option<f64>,
+    /// The config's warm-up, if its length is given in requests.
+    pub warm_up: Option<WarmUp>,
     /// Warnings about settings that are replaced by others.
     pub warnings: Vec<String>,
     plan: RunPlan,
@@ -74,7 +78,6 @@ impl Configured {
             return Err(refused(problems));
         }
         let run = &instance.run;
-        let warm_up = run.warmup.ops_per_thread as f64 / run.ops_per_thread.max(1) as f64;
         Ok(Self {
             dram_bytes: instance.cache.dram_bytes,
             flash_bytes: flash.bytes_per_device * flash.paths.len().max(1) as u64,
@@ -90,7 +93,7 @@ impl Configured {
             placement: flash.placement,
             settings: settings(flash, run.lookaside),
             requests_per_second: rate(instance),
-            warm_up: (warm_up > 0.0 && warm_up < 1.0).then_some(warm_up),
+            warm_up: warm_up(run, &instance.workload),
             warnings: warnings(instance, flash),
             plan,
         })
@@ -142,7 +145,7 @@ impl Configured {
             turn: 0,
             left: run.total_ops().min(at_most),
             ns_per_request: self.requests_per_second.map(|rate| 1e9 / rate),
-            report: ReadReport { format: "config", ..ReadReport::default() },
+            report: ReadReport { format: CONFIG_FORMAT, ..ReadReport::default() },
         }))
     }
 }
@@ -162,6 +165,20 @@ fn settings(flash: &FlashPlan, fills_misses: bool) -> Settings {
             SmallItems::Log(options) => options,
             SmallItems::Sets => Settings::default().log,
         },
+    }
+}
+
+/// The warm-up, if its length is given in requests. A trace may end before `numOps`, so that its warm-up is a number; of requests drawn
+/// from distributions, a part is predicted, and the warm-up is a share of it.
+fn warm_up(run: &RunSettings, workload: &WorkloadPlan) -> Option<WarmUp> {
+    let per_thread = run.warmup.ops_per_thread;
+    match workload {
+        _ if per_thread == 0 => None,
+        WorkloadPlan::Replay(_) => Some(WarmUp::Accesses(per_thread.saturating_mul(run.threads as u64))),
+        _ => {
+            let share = per_thread as f64 / run.ops_per_thread.max(1) as f64;
+            (share < 1.0).then_some(WarmUp::Share(share))
+        }
     }
 }
 
@@ -341,3 +358,6 @@ impl Accesses for Requests {
         &self.report
     }
 }
+
+#[cfg(test)]
+mod tests;

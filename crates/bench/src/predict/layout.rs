@@ -173,9 +173,9 @@ const LEAST_LOG_BYTES: u64 = 4 << 20;
 mod tests {
     use super::*;
 
-    #[test]
-    fn scaled_layout_keeps_many_regions() {
-        let whole = Layout {
+    /// A TiB with a quarter for small objects.
+    fn whole() -> Layout {
+        Layout {
             dram_bytes: 42 << 30,
             utilization: 1.0,
             flash_bytes: 1 << 40,
@@ -183,7 +183,24 @@ mod tests {
             admission: 1.0,
             small: SmallEngine::Sets,
             settings: Settings::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn dram_of_small_objects_is_filters_or_index_and_open_regions() {
+        assert_eq!(whole().small_dram_bytes(), 8 << 26, "a filter of 8 bytes for each of 2^26 sets");
+        let log = Layout { small: SmallEngine::Log, ..whole() };
+        let bytes_per_object = log.small_dram_bytes() as f64 / (256_u64 << 30) as f64 * 256.0;
+        assert!((2.8..5.0).contains(&bytes_per_object), "{bytes_per_object}");
+        let tiny = Layout { flash_bytes: 15 << 20, ..log };
+        assert_eq!(tiny.small_dram_bytes(), 0, "less than four regions of 1 MiB");
+        let regions = |gib: u64| Layout { flash_bytes: gib << 32, ..log }.log_regions();
+        assert_eq!([1, 100, 448].map(regions), [448, 448, 896], "of 512 MiB at most");
+    }
+
+    #[test]
+    fn scaled_layout_keeps_many_regions() {
+        let whole = whole();
         let rules = whole.rules(1024, 1);
         assert_eq!((rules.dram_weight, rules.small_weight), (42 << 20, 1 << 28));
         assert_eq!((rules.large_weight, rules.block_weight), (3 << 28, 3 << 19));

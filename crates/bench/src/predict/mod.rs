@@ -58,8 +58,8 @@ pub struct Plan {
     pub admissions: Vec<f64>,
     /// Whether to use placement handles; both values are predicted.
     pub placements: Vec<bool>,
-    /// Share of the accesses that are not counted.
-    pub warm_up: f64,
+    /// The accesses that are not counted.
+    pub warm_up: WarmUp,
     /// Whether objects never expire.
     pub ignore_ttl: bool,
     /// Prices and endurance assumptions.
@@ -68,6 +68,25 @@ pub struct Plan {
     pub threads: usize,
     /// Seed of all random draws.
     pub seed: u64,
+}
+
+/// The first accesses, which warm up the cache and are not counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WarmUp {
+    /// A share of all accesses.
+    Share(f64),
+    /// A number of accesses.
+    Accesses(u64),
+}
+
+impl WarmUp {
+    /// Their number out of `all`.
+    fn accesses(self, all: u64) -> u64 {
+        match self {
+            Self::Share(share) => (all as f64 * share) as u64,
+            Self::Accesses(number) => number,
+        }
+    }
 }
 
 /// A size of DRAM.
@@ -129,6 +148,14 @@ pub enum PredictError {
         /// Number of its accesses.
         accesses: u64,
     },
+    /// All accesses are in the warm-up.
+    #[error("has {accesses} accesses, and all are in the warm-up ({warm_up}): nothing is counted")]
+    NothingCounted {
+        /// Number of accesses.
+        accesses: u64,
+        /// Number of accesses of the warm-up.
+        warm_up: u64,
+    },
     /// A layout leaves no space for a cache.
     #[error("{0}")]
     Layout(String),
@@ -157,9 +184,14 @@ pub fn run(
     if accesses < LEAST_ACCESSES {
         return Err(PredictError::TooShort { accesses });
     }
+    let warm_up = plan.warm_up.accesses(accesses);
+    if warm_up >= accesses {
+        return Err(PredictError::NothingCounted { accesses, warm_up });
+    }
     let scale = plan.scale.unwrap_or_else(|| fitting_scale(&plan.card, totals.footprint_bytes));
     let layouts = plan.layouts(scale)?;
-    let traffic = traffic(plan, &layouts, scale, &mut spool, stop, |done| progress(done, Some(accesses)))?;
+    let traffic =
+        traffic(plan, &layouts, (scale, warm_up), &mut spool, stop, |done| progress(done, Some(accesses)))?;
     let timed_accesses = accesses.saturating_sub(numbered.report().untimed);
     let own_rate = numbered.report().has_time.then(|| timed_accesses as f64 / totals.span_seconds);
     let own_rate = own_rate.filter(|rate| rate.is_finite());
@@ -175,7 +207,7 @@ pub fn run(
         totals,
         read: numbered.report().clone(),
         scale,
-        warm_up_accesses: (accesses as f64 * plan.warm_up) as u64,
+        warm_up_accesses: warm_up,
         requests_per_second: rate,
         trace_requests_per_second: own_rate,
     })
@@ -188,14 +220,13 @@ type Case = (Layout, Traffic, bool);
 fn traffic(
     plan: &Plan,
     layouts: &[Layout],
-    scale: u32,
+    (scale, warm_up): (u32, u64),
     spool: &mut Spool,
     stop: &Stop,
     progress: impl FnMut(u64),
 ) -> Result<Vec<Traffic>, PredictError> {
     let accesses = spool.len();
-    let candidates =
-        layouts.iter().map(|it| Candidate::new(it.rules(scale, plan.seed), accesses, plan.warm_up));
+    let candidates = layouts.iter().map(|it| Candidate::new(it.rules(scale, plan.seed), accesses, warm_up));
     let simulated = parallel::run(spool, candidates.collect(), plan.threads, stop, progress)?;
     let page_bytes = plan.card.space.page_bytes;
     let traffic: Option<Vec<Traffic>> = simulated.iter().map(|it| it.traffic(page_bytes)).collect();

@@ -112,7 +112,7 @@ mod tests {
     use ssd::Card;
 
     use super::*;
-    use crate::predict::{Prices, Settings, SmallEngine};
+    use crate::predict::{Prices, Settings, SmallEngine, WarmUp};
 
     fn point(hit_ratio: f64, kg: f64, usd: f64) -> Point {
         let layout = Layout {
@@ -173,7 +173,7 @@ mod tests {
             settings: Settings::default(),
             admissions: Vec::new(),
             placements: Vec::new(),
-            warm_up: 0.0,
+            warm_up: WarmUp::Share(0.0),
             ignore_ttl: false,
             prices: Prices { system_years: 10.0, rated_dlwa: 1.0, dram_usd_per_gb: 4.0, dram_kg_per_gb: 1.5 },
             threads: 1,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WINDOWS, WRITES_MORE};
+use super::configured::CONFIG_FORMAT;
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads};
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::amount::trimmed;
@@ -193,24 +194,17 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
         grouped(outcome.warm_up_accesses),
         was(outcome.warm_up_accesses),
     );
-    let _ = match outcome.requests_per_second {
-        Some(rate) => writeln!(
-            out,
-            "{}, {}: the trace is 1/{} of its load, {} requests/s",
-            plan.card.name,
-            bytes(plan.card.space.usable_bytes),
-            outcome.scale,
-            grouped(rate.round() as u64),
-        ),
-        None => writeln!(
-            out,
-            "{}, {}: the trace is taken as 1/{} of its load; {}",
-            plan.card.name,
-            bytes(plan.card.space.usable_bytes),
-            outcome.scale,
-            no_rate_words(outcome),
-        ),
+    let rate = match outcome.requests_per_second {
+        Some(rate) => format!("{} requests/s", grouped(rate.round() as u64)),
+        None => no_rate_words(outcome),
     };
+    let _ = writeln!(
+        out,
+        "{}, {}: {}; {rate}",
+        plan.card.name,
+        bytes(plan.card.space.usable_bytes),
+        scale_words(outcome),
+    );
     if totals.ttl_requests > 0 {
         let _ = writeln!(out, "{}", ttl_words(totals, &outcome.read, plan.ignore_ttl));
     }
@@ -235,11 +229,23 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     out
 }
 
+/// What the scale divides: a trace is a part of the drive's load, and a config has sizes.
+fn scale_words(outcome: &Outcome) -> String {
+    match (outcome.read.format == CONFIG_FORMAT, outcome.scale) {
+        (false, scale) => format!("the trace is 1/{scale} of its load"),
+        (true, 1) => "the config is simulated at full size".to_owned(),
+        (true, scale) => format!("the config is simulated at 1/{scale} of its sizes"),
+    }
+}
+
 /// Why figures that depend on time are missing.
 fn no_rate_words(outcome: &Outcome) -> String {
     const MISSING: &str = "give --rate, the requests/s of the whole drive's cache, for media writes, years, carbon, cost and latency";
     match outcome.trace_requests_per_second {
         Some(own) => format!("the trace itself has {own:.1} requests/s: {MISSING}"),
+        None if outcome.read.format == CONFIG_FORMAT => {
+            format!("it limits no rate (test_config.opRatePerSec): {MISSING}")
+        }
         None => format!("it has no timestamps, so rates are unknown: {MISSING}"),
     }
 }

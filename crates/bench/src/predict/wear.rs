@@ -230,6 +230,8 @@ mod tests {
         let (small, large) = (Card::load("pm9d3").unwrap(), Card::load("qlc").unwrap());
         assert_eq!(used(&small).pages_per_second(), (2.0, 1.0));
         assert_eq!(used(&large).pages_per_second(), (2.0, 0.25), "of 16 KiB");
+        let log = Use { small: SmallEngine::Log, ..used(&large) };
+        assert_eq!(log.pages_per_second(), (0.5, 0.25), "a log fills its pages");
         // Only sets, on so little of the drive that nothing is relocated: the drive writes four times the requested bytes.
         let alone = Use { host_bytes_per_second: 2.0 * 4096.0, utilization: 0.2, ..used(&large) };
         let written = alone.dlwa(1, |_| true).unwrap().unwrap();

@@ -8,7 +8,9 @@ use bench::config::cachebench::load;
 use bench::config::{Loaded, Override};
 use bench::predict::configured::{Configured, REQUESTS_AT_MOST};
 use bench::predict::target::Target;
-use bench::predict::{self, Dram, Plan, PredictError, Prices, Settings, SmallEngine, plot, report};
+use bench::predict::{
+    self, Dram, Outcome, Plan, PredictError, Prices, Settings, SmallEngine, WarmUp, plot, report,
+};
 use bench::trace::{Accesses, open};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -98,7 +100,7 @@ pub struct Arguments {
 }
 
 /// Share of the accesses that are not counted by default.
-const WARM_UP: f64 = 0.5;
+const WARM_UP: WarmUp = WarmUp::Share(0.5);
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum SmallName {
@@ -156,10 +158,11 @@ fn configured_of(file: &Path, overrides: &[Override]) -> Result<Configured, Stri
 
 fn plan(arguments: &Arguments, configured: Option<&Configured>) -> Result<Plan, String> {
     let card = Card::load(&arguments.drive).map_err(|error| format!("--drive: {error}"))?;
-    let warm_up = arguments.warmup.or_else(|| configured?.warm_up).unwrap_or(WARM_UP);
-    if warm_up >= 1.0 {
+    if arguments.warmup.is_some_and(|share| share >= 1.0) {
         return Err("--warmup: must be below 100%, or nothing is counted".into());
     }
+    let of_config = || configured?.warm_up;
+    let warm_up = arguments.warmup.map(WarmUp::Share).or_else(of_config).unwrap_or(WARM_UP);
     if let Some(share) = arguments.soc.iter().flatten().find(|share| **share > 1.0) {
         return Err(format!("--soc: {}% is more than all of the flash", share * 100.0));
     }
@@ -259,7 +262,10 @@ fn config(arguments: &Arguments, plan: &Plan) -> Value {
         "small": plan.small.iter().map(|it| it.name()).collect::<Vec<_>>(),
         "admission": plan.admissions,
         "placement": plan.placements,
-        "warmup": plan.warm_up,
+        "warmup": match plan.warm_up {
+            WarmUp::Share(share) => json!(share),
+            WarmUp::Accesses(number) => json!({ "accesses": number }),
+        },
         "ignore_ttl": plan.ignore_ttl,
         "system_years": plan.prices.system_years,
         "rated_dlwa": plan.prices.rated_dlwa,
@@ -292,6 +298,17 @@ fn accesses(
     configured.accesses(scale, at_most, plan.seed).map_err(|error| error.to_string())
 }
 
+/// Warns if the default limit cut a replayed trace, whose length is unknown before.
+fn warn_of_cut_replay(arguments: &Arguments, configured: Option<&Configured>, outcome: &Outcome) {
+    let is_replay = configured.is_some_and(|it| !it.is_generated() && it.requests() > REQUESTS_AT_MOST);
+    if is_replay && arguments.reading.limit.is_none() && outcome.totals.accesses == REQUESTS_AT_MOST {
+        arguments.common.warn(format_args!(
+            "only the first {} requests of the trace are predicted; --limit N for more",
+            bench::report::text::grouped(REQUESTS_AT_MOST)
+        ));
+    }
+}
+
 fn predicted(arguments: &Arguments, configured: Option<&Configured>, plan: &Plan) -> Result<Finding, String> {
     let trace = accesses(arguments, configured, plan)?;
     let names = arguments.reading.input(arguments.traces.clone()).names();
@@ -308,7 +325,7 @@ fn predicted(arguments: &Arguments, configured: Option<&Configured>, plan: &Plan
     let outcome = predict::run(plan, trace, &stop, arguments.common.quiet, progress);
     bar.finish();
     let outcome = outcome.map_err(|error| match error {
-        PredictError::TooShort { .. } => format!("{names}: {error}"),
+        PredictError::TooShort { .. } | PredictError::NothingCounted { .. } => format!("{names}: {error}"),
         other => other.to_string(),
     })?;
     outcome
@@ -317,6 +334,7 @@ fn predicted(arguments: &Arguments, configured: Option<&Configured>, plan: &Plan
         .iter()
         .chain(&outcome.read.messages)
         .for_each(|message| arguments.common.warn(message));
+    warn_of_cut_replay(arguments, configured, &outcome);
     outcome.warning(plan).iter().for_each(|warning| arguments.common.warn(warning));
     if let Some(folder) = &arguments.plot {
         match plot::svg(&outcome).map_err(|error| error.to_string())? {

@@ -344,6 +344,62 @@ fn config_is_predicted_as_the_engine_runs_it() {
     compare(fdp, &[&shorter[..], &["cache_config.navySmallItemEngine=log"]].concat());
 }
 
+fn traces() -> Option<std::path::PathBuf> {
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(2);
+    let found = folders.find_map(|it| Some(it.join("shared/traces")).filter(|it| it.is_dir()));
+    if found.is_none() {
+        println!("SKIPPED: no traces beside the sources");
+    }
+    found
+}
+
+/// Real traces: key-value items of 200 bytes on a twentieth of the drive, and of 1 KiB on nearly all of it.
+#[test]
+fn replay_of_a_trace_is_predicted_as_the_engine_runs_it() {
+    let Some(traces) = traces() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for (file, requests, dram_mb, flash_mb, soc) in [
+        ("libcachesim/kv_twitter_c52_1m.csv.zst", 1_000_000, 65_536, 98_304, 90),
+        ("caffeine/kv_scarab_recs.csv.zst", 1_245_184, 131_072, 1_785_856, 95),
+    ] {
+        let config = directory.path().join("replay.json");
+        let text = serde_json::json!({
+            "cache_config": { "cacheSizeMB": dram_mb, "nvmCacheSizeMB": flash_mb, "navyBigHashSizePct": soc,
+                "navySegmentedFifoSegmentRatio": [1], "maxAllocSize": 4_000_000, "allocFactor": 1.2 },
+            "test_config": { "generator": "replay", "numOps": 2 * requests, "numThreads": 1, "enableLookaside": true,
+                "traceFileName": traces.join(file), "replayGeneratorConfig": { "traceFormat": "auto" },
+                "warmupOps": requests / 2 },
+        });
+        std::fs::write(&config, text.to_string()).unwrap();
+        compare(config.to_str().unwrap(), &[]);
+    }
+}
+
+/// A replay shorter than `numOps` counts what follows its `warmupOps`, and one without a rest is refused.
+#[test]
+fn warm_up_of_a_replay_is_counted_in_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config.json");
+    trace(directory.path(), 20_000, 4_000, |_| 0);
+    let text = r#"{ "cache_config": { "cacheSizeMB": 64, "nvmCacheSizeMB": 1024, "navyBigHashSizePct": 4 },
+      "test_config": { "generator": "replay", "numOps": 1000000, "numThreads": 2, "traceFileName": "kv.csv", "warmupOps": 4000 } }"#;
+    std::fs::write(&config, text).unwrap();
+    let asked = ["predict", config.to_str().unwrap(), "--drive", "pm9d3"];
+    let result = json(&asked);
+    assert_eq!(
+        (&result["warmup_accesses"], &result["trace"]["accesses"]),
+        (&Value::from(8000), &Value::from(20_000))
+    );
+    assert!(out(&flashwright(&asked)).contains("the config is simulated at full size"));
+    let output = flashwright(&[&asked[..], &["--set", "test_config.warmupOps=10000"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(
+        err(&output).contains("has 20000 accesses, and all are in the warm-up (20000)"),
+        "{}",
+        err(&output)
+    );
+}
+
 /// The log writes its objects once and takes an index, which is counted in carbon.
 #[test]
 fn sets_and_log_are_rows_of_one_prediction() {
@@ -394,4 +450,8 @@ fn config_that_cannot_be_predicted_is_refused_with_its_key() {
     let output =
         flashwright(&[&lru[..], &["--set", "cache_config.navySegmentedFifoSegmentRatio=null"]].concat());
     assert!(output.status.success() && err(&output).contains("predicted as evicted first in, first out"));
+    let words = "the config is simulated at 1/8192 of its sizes; it limits no rate (test_config.opRatePerSec): give --rate";
+    assert!(out(&output).contains(words), "{}", out(&output));
+    let all = flashwright(&[&lru[..], &["--set", "test_config.warmupOps=999", "--warmup", "0%"]].concat());
+    assert!(out(&all).contains("the first 0 warmed up"), "{}", out(&all));
 }
