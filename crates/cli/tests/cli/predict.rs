@@ -392,7 +392,7 @@ fn warm_up_of_a_replay_is_counted_in_requests() {
     );
     assert!(out(&flashwright(&asked)).contains("the config is simulated at full size"));
     let output = flashwright(&[&asked[..], &["--set", "test_config.warmupOps=10000"]].concat());
-    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
     assert!(
         err(&output).contains("has 20000 accesses, and all are in the warm-up (20000)"),
         "{}",
