@@ -109,6 +109,8 @@ const GRAPH: Pool = Pool {
 const DRAM_SHARE: f64 = 0.023;
 /// The cache addresses 256 GiB of DRAM with its smallest items of 64 bytes.
 const MAX_DRAM_MIB: u64 = 255 << 10;
+/// The cache numbers buckets in 32 bits.
+const MAX_BUCKETS: u64 = u32::MAX as u64;
 const MIN_DRAM_MIB: u64 = 16;
 /// Mean key length in bytes.
 const KEY_BYTES: f64 = 28.0;
@@ -146,6 +148,7 @@ impl Profile {
             self.pools.iter().zip(&keys).map(|(pool, keys)| pool.config(*keys)).collect();
         let dram_mib = ((flash_mib as f64 * DRAM_SHARE) as u64).clamp(MIN_DRAM_MIB, MAX_DRAM_MIB);
         let (region_mib, largest) = (self.region_mib(setup), self.largest_bytes() + 4096);
+        let bucket = self.bucket_bytes(setup);
         let (soc, fills, numbers) = (self.soc_percent, self.fills, self.pools.len());
         let mut text = String::new();
         let _ = write!(
@@ -153,7 +156,8 @@ impl Profile {
             r#"{{ "cache_config": {{
   "cacheSizeMB": {dram_mib}, "maxAllocSize": {largest}, "allocFactor": 1.2,
   "numPools": {numbers}, "poolSizes": {operations:?},
-  "nvmCacheSizeMB": {flash_mib}, "navyBigHashSizePct": {soc}, "navySmallItemMaxSize": 2048, "navyBlockSize": 4096,
+  "nvmCacheSizeMB": {flash_mib}, "navyBigHashSizePct": {soc}, "navyBigHashBucketSize": {bucket}, "navySmallItemMaxSize": 2048,
+  "navyBlockSize": 4096,
   "navyRegionSizeMB": {region_mib}, "navySegmentedFifoSegmentRatio": [1], "deviceEnableFDP": {placement}
 }}, "test_config": {{
   "generator": "online", "numOps": 1000000000000, "numThreads": {workers}, "numKeys": {all_keys:.0},
@@ -170,6 +174,13 @@ impl Profile {
     #[must_use]
     pub fn region_bytes(&self, setup: &CacheSetup) -> f64 {
         self.region_mib(setup) as f64 * 1_048_576.0 / f64::from(setup.scale)
+    }
+
+    /// Bucket size: 4 KiB, doubled until the cache can address all buckets.
+    fn bucket_bytes(&self, setup: &CacheSetup) -> u64 {
+        let soc_mib = setup.flash_mib * u64::from(self.soc_percent) / 100 / u64::from(setup.scale);
+        let least = (soc_mib << 20).div_ceil(MAX_BUCKETS);
+        least.next_power_of_two().max(4096)
     }
 
     fn largest_bytes(&self) -> u64 {
@@ -229,6 +240,27 @@ mod tests {
                 let Ok(Loaded::Config(config)) = loaded else { panic!("{}: {loaded:?}", profile.name) };
                 assert!(config.warnings.is_empty() && config.later.is_empty(), "{:?}", config.warnings);
                 crate::session::Session::check(&config, scale).unwrap();
+            }
+        }
+    }
+
+    /// The graph profile has more than 2^32 buckets of 4 KiB on this drive.
+    #[test]
+    fn every_profile_can_run_on_61_tb() {
+        for profile in &PROFILES {
+            for scale in [1, 4, 1024] {
+                let setup = CacheSetup {
+                    flash_mib: 58_593_750,
+                    scale,
+                    placement: false,
+                    workers: 64,
+                    checked: false,
+                };
+                let loaded = load_text(Path::new(profile.name), &profile.config(&setup), &[]);
+                let Ok(Loaded::Config(config)) = loaded else { panic!("{}: {loaded:?}", profile.name) };
+                crate::session::Session::check(&config, scale).unwrap();
+                let is_large = profile.name == "graph" && scale == 1;
+                assert_eq!(profile.bucket_bytes(&setup), if is_large { 16_384 } else { 4096 });
             }
         }
     }

@@ -271,6 +271,9 @@ mod tests {
         assert!((1.02..1.2).contains(&full.alwa.unwrap().value), "{full:?}");
         assert!((full.small_bytes - full.host_bytes.value).abs() < 1e-9 && full.small_bytes >= 1000.0);
         assert!(full.is_filled, "10 MB before counting began");
+        let rules = whole.rules(1, 1);
+        let region = rules.small_log.map_or(0, |log| log.region_weight);
+        assert_eq!(room_of_small(&rules), (8 << 20) - region, "without the open region");
         assert!(!traffic(&whole, &passing(12_000), 0.5).is_filled, "6 MB");
     }
 

@@ -232,6 +232,9 @@ mod tests {
         assert_eq!(used(&large).pages_per_second(), (2.0, 0.25), "of 16 KiB");
         let log = Use { small: SmallEngine::Log, ..used(&large) };
         assert_eq!(log.pages_per_second(), (0.5, 0.25), "a log fills its pages");
+        let orders = |of: &Use<'_>| of.pattern().streams.iter().map(|it| it.order).collect::<Vec<_>>();
+        assert_eq!(orders(&log), [Order::Ring, Order::Ring]);
+        assert_eq!(orders(&used(&large)), [Order::Uniform, Order::Ring]);
         // Only sets, on so little of the drive that nothing is relocated: the drive writes four times the requested bytes.
         let alone = Use { host_bytes_per_second: 2.0 * 4096.0, utilization: 0.2, ..used(&large) };
         let written = alone.dlwa(1, |_| true).unwrap().unwrap();

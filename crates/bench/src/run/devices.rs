@@ -315,9 +315,20 @@ fn check_creatable(path: &Path) -> Result<(), OpenError> {
     let existing = path.ancestors().skip(1).find(|directory| directory.exists());
     let existing = existing.unwrap_or_else(|| Path::new("."));
     match rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) if is_of_the_kernel(existing) => {
+            refused(&format!("no file can be created in {}: its files are the kernel's", existing.display()))
+        }
         Ok(()) => Ok(()),
         Err(errno) => refused(&format!("no file can be created in {}: {errno}", existing.display())),
     }
+}
+
+/// Magic numbers of procfs, sysfs, cgroup2, debugfs and tracefs.
+const KERNEL_FILE_SYSTEMS: [u64; 5] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163];
+
+/// Whether a directory is on a file system whose files only the kernel creates, although root has permission to write there.
+fn is_of_the_kernel(directory: &Path) -> bool {
+    rustix::fs::statfs(directory).is_ok_and(|it| KERNEL_FILE_SYSTEMS.contains(&(it.f_type as u64)))
 }
 
 /// Whether a path does not exist and no file can be created at it.

@@ -68,7 +68,11 @@ fn usual_scale_leaves_half_a_gib_of_flash_and_measured_units() {
             format!(r#""cacheSizeMB": 64, "nvmCacheSizeMB": {mib}, "nvmCachePaths": ["/dev/nvme0n1"]"#);
         read(folder.path(), &cache, DRAWN).usual_scale(&card)
     };
-    assert_eq!([4096, 8191, 1_700_000].map(drawn), [8, 8, 2048], "1/8192 is the smallest that was measured");
+    assert_eq!(
+        [4096, 8191, 4_000_000].map(drawn),
+        [8, 8, 2048],
+        "a quarter of 1/8192, the smallest measured"
+    );
     assert_eq!(drawn(100), 1);
     assert_eq!(read(folder.path(), FLASH, REPLAYED).usual_scale(&card), 1);
 }

@@ -126,6 +126,26 @@ fn validation_writes_a_requested_result() {
 
 /// Root may write to every directory, so the test runs the command as another user.
 #[test]
+fn flash_file_on_a_file_system_of_the_kernel_fails_run_and_validation() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.json");
+    let text = r#"{ "cache_config": { "cacheSizeMB": 16, "nvmCacheSizeMB": 64 }, "test_config": { "numOps": 10, "numThreads": 1,
+        "numKeys": 10, "keySizeRange": [8, 9], "keySizeRangeProbability": [1.0], "valSizeRange": [10, 20],
+        "valSizeRangeProbability": [1.0], "getRatio": 1.0 } }"#;
+    std::fs::write(&config, text).unwrap();
+    for flash in ["/proc/flash", "/sys/flash"] {
+        for more in [&[][..], &["--validate"]] {
+            let device = format!("file:{flash}");
+            let asked = ["bench", config.to_str().unwrap(), "--device", &device];
+            let output = flashwright(&[&asked[..], more].concat());
+            let words = err(&output);
+            assert_eq!(output.status.code(), Some(2), "{flash} {more:?}: {words}");
+            assert!(words.contains("no file can be created in /"), "{flash} {more:?}: {words}");
+        }
+    }
+}
+
+#[test]
 fn flash_file_in_a_directory_without_permission_fails_run_and_validation() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::CommandExt;
