@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task prints to the terminal")]
 
 mod book;
+mod circles;
 mod databases;
 mod links;
 mod packages;

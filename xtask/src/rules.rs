@@ -1,6 +1,6 @@
 //! The house rules that no compiler lint covers: the direction of dependencies, the files that may contain `unsafe`, the longest
-//! file, meaningless names, the language of comments and test names ([`prose`](crate::prose)), and links of
-//! the documents ([`links`](crate::links)).
+//! file, meaningless names, circles of files ([`circles`](crate::circles)), the language of comments and test names
+//! ([`prose`](crate::prose)), and links of the documents ([`links`](crate::links)).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,7 @@ pub fn check() -> Result<(), String> {
         }
     }
     breaches.extend(unsafe_files(&with_unsafe));
+    breaches.extend(crate::circles::check(root, &files)?);
     for folder in ["benches", "fuzz", "python/rust", "xtask"] {
         collect(&root.join(folder), &mut files)?;
     }

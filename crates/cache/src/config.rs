@@ -2,6 +2,7 @@
 
 mod recover_after;
 pub mod regions;
+mod removal;
 mod small_items;
 mod upkeep;
 
@@ -23,6 +24,7 @@ pub use crate::dram::{DramConfig, DramConfigError, PolicyFactory, PoolConfig, Po
 pub use crate::memory::Memory;
 pub use crate::spawner::{Spawn, Task as BackgroundTask};
 pub use recover_after::RecoverAfter;
+pub use removal::{Removal, RemoveCallback};
 pub use small_items::{LogOptions, SmallItems};
 pub use upkeep::{RebalanceBy, UpkeepConfig};
 
@@ -73,11 +75,6 @@ impl Default for CacheConfig {
     }
 }
 
-/// Called with an item that leaves the cache: key, value (of a chained item its own, without its chain), and reason. It runs on the thread
-/// that caused the removal, which waits for it, so long work belongs on another thread. It may read the cache and remove from it. If it
-/// refers to its cache, use a [`Weak`](std::sync::Weak) reference; otherwise neither is ever freed.
-pub type RemoveCallback = Arc<dyn Fn(&[u8], &[u8], Removal) + Send + Sync>;
-
 /// Called with every item that has left the cache: see [`Builder::item_destructor`].
 pub type ItemDestructor = Arc<dyn Fn(&Destroyed<'_>) + Send + Sync>;
 
@@ -93,23 +90,6 @@ pub struct Destroyed<'a> {
     pub reason: Removal,
     /// The tier that held the item; DRAM if both tiers held it.
     pub layer: Layer,
-}
-
-/// Why an item left the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removal {
-    /// A call removed the item.
-    Removed,
-    /// A newer item replaced the item.
-    Replaced,
-    /// The cache was cleared.
-    Cleared,
-    /// It was evicted from DRAM, and flash rejected it, or there is no flash.
-    EvictedFromDram,
-    /// It was evicted from flash: its region was reclaimed, or newer items displaced it from its bucket.
-    EvictedFromFlash,
-    /// It expired. Only [`item_destructor`](crate::Builder::item_destructor) reports this.
-    Expired,
 }
 
 /// The flash tier.

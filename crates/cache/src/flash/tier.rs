@@ -142,16 +142,12 @@ impl FlashTier {
         }
     }
 
-    /// Makes the key's copies unreachable. Called under the key's lock. `destructor_reason` is the reason to call the destructor for
-    /// the copy on flash, `None` for no call.
-    pub(crate) fn forget(&self, hash: KeyHash, key: &[u8], destructor_reason: Option<Removal>) -> bool {
+    /// Makes the key's copies unreachable. Called under the key's lock. With a `reason`, the destructor is called for the
+    /// copy on flash.
+    pub(crate) fn forget(&self, hash: KeyHash, key: &[u8], reason: Option<Removal>) -> bool {
         let pair = &self.pairs[self.pair_of(hash)];
-        let in_regions = pair
-            .regions
-            .as_ref()
-            .is_some_and(|regions| regions.forget_with_destructor(hash, destructor_reason));
-        let in_soc =
-            pair.soc.as_ref().is_some_and(|soc| soc.forget_with_destructor(hash, key, destructor_reason));
+        let in_regions = pair.regions.as_ref().is_some_and(|it| it.forget_with_destructor(hash, reason));
+        let in_soc = pair.soc.as_ref().is_some_and(|soc| soc.forget_with_destructor(hash, key, reason));
         in_regions || in_soc
     }
 
