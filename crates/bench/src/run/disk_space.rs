@@ -21,8 +21,8 @@ struct Needed {
     bytes: u64,
 }
 
-/// A warning for each file system that is too small for the files of these caches. The flag of a cache says whether it is
-/// persistent. Block devices and unreadable file systems are skipped.
+/// A warning for each file system that is too small for its files. A cache comes with a flag: whether it is persistent.
+/// Block devices and unreadable file systems are skipped.
 #[must_use]
 pub fn warnings(caches: &[(&FlashPlan, bool)]) -> Vec<String> {
     let mut needed: BTreeMap<u64, Needed> = BTreeMap::new();

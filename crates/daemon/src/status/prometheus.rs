@@ -210,15 +210,15 @@ flashwright_block_info{volume="7f",format="1",disk="a\"b\\c\nd",mode="write-back
 # HELP flashwright_block_closed 1 if the cache was closed cleanly, 0 if opening it recovers it.
 # TYPE flashwright_block_closed gauge
 flashwright_block_closed{volume="7f"} 1
-# HELP flashwright_block_reads_total Blocks requested by reads.
-# TYPE flashwright_block_reads_total counter
-flashwright_block_reads_total{volume="7f"} 9007199254740993
 # HELP flashwright_block_connections_open Connections open now.
 # TYPE flashwright_block_connections_open gauge
 flashwright_block_connections_open{volume="7f"} 2
 # HELP flashwright_block_connections_dropped_total Connections dropped for breaking the protocol, timing out or failing.
 # TYPE flashwright_block_connections_dropped_total counter
 flashwright_block_connections_dropped_total{volume="7f"} 1
+# HELP flashwright_block_reads_total Blocks requested by reads.
+# TYPE flashwright_block_reads_total counter
+flashwright_block_reads_total{volume="7f"} 9007199254740993
 "#;
         assert_eq!(text(&status), lines);
     }
