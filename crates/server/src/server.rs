@@ -256,6 +256,12 @@ impl Server {
         Arc::new(Figures::of(&self.shared))
     }
 
+    /// The clients' items that the cache had when the server started.
+    #[must_use]
+    pub fn recovered_items(&self) -> usize {
+        self.shared.store.recovered_items()
+    }
+
     /// Connections open now.
     #[must_use]
     pub fn open_connections(&self) -> usize {

@@ -31,10 +31,11 @@ pub struct CasNumbers {
 }
 
 impl CasNumbers {
-    /// Starts above all numbers in the cache.
-    pub async fn recover(cache: &Cache, clock: &dyn Clock) -> Self {
+    /// Starts above all numbers in the cache. Returns also whether the cache has an item with the last number.
+    pub async fn recover(cache: &Cache, clock: &dyn Clock) -> (Self, bool) {
         let stored = cache.get(KEY).await.and_then(|item| Some(u64::from_le_bytes(*item.first_chunk()?)));
-        Self { last: AtomicU64::new(stored.unwrap_or(0).max(clock.unix_microseconds())) }
+        let last = stored.unwrap_or(0).max(clock.unix_microseconds());
+        (Self { last: AtomicU64::new(last) }, stored.is_some())
     }
 
     /// The next number.
@@ -65,7 +66,7 @@ mod tests {
         let start = || {
             let cache = Cache::builder().dram_bytes(8 << 20).open().unwrap();
             let runtime = Builder::new_current_thread().build().unwrap();
-            runtime.block_on(CasNumbers::recover(&cache, &clock))
+            runtime.block_on(CasNumbers::recover(&cache, &clock)).0
         };
         let killed = start();
         let last = (0..100).map(|_| killed.next()).max().unwrap();

@@ -41,6 +41,7 @@ pub struct Store {
     flush: Flush,
     tenants: Tenants,
     clock: Arc<dyn Clock>,
+    recovered_items: usize,
 }
 
 /// An item that was found, pinned while this is held.
@@ -76,10 +77,20 @@ struct NewValue<'a> {
 impl Store {
     /// The store of an open cache. Reads the last CAS number and the scheduled flush of an earlier server from it.
     pub async fn new(cache: Arc<Cache>, clock: Arc<dyn Clock>) -> Self {
-        let cas = CasNumbers::recover(&cache, &*clock).await;
+        // Before the read of the last CAS number, which copies that item to DRAM.
+        let items = cache.len();
+        let (cas, is_recovered) = CasNumbers::recover(&cache, &*clock).await;
+        let recovered_items = items.saturating_sub(usize::from(is_recovered));
         let locks = (0..STRIPES).map(|_| Mutex::new(())).collect();
         let flush = Flush::at(cache.clear_time());
-        Self { cache, locks, cas, access: AccessTable::default(), flush, tenants: Tenants::default(), clock }
+        let (access, tenants) = (AccessTable::default(), Tenants::default());
+        Self { cache, locks, cas, access, flush, tenants, clock, recovered_items }
+    }
+
+    /// The clients' items that the cache had when the store was created.
+    #[must_use]
+    pub fn recovered_items(&self) -> usize {
+        self.recovered_items
     }
 
     /// With tenants, for whose [pools](Tenants::pools) the cache was opened.

@@ -132,6 +132,19 @@ fn scheduled_flush_happens_once_after_a_close_or_a_kill() {
 }
 
 #[test]
+fn recovered_items_are_those_of_clients_only() {
+    let (flash, clock) = (flash(128 << 20), Arc::new(VirtualClock::default()));
+    for clients_items in 0..3 {
+        let store = store(&flash, &clock);
+        assert_eq!(store.recovered_items(), clients_items as usize);
+        set(&store, clients_items);
+        // Stores an item of the server.
+        block_on(store.persist());
+        store.cache().close_within(LIMIT).unwrap();
+    }
+}
+
+#[test]
 fn close_answers_requests_that_have_arrived_and_ends_idle_connections() {
     let server = serve(&flash(32 << 20), options());
     let mut idle: Vec<Client> = (0..50).map(|_| Client::of(&server)).collect();

@@ -68,7 +68,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
         common.say(&format_args!("metrics and a live page on http://{}/", endpoint.address()));
     }
     if is_recovered {
-        common.say(&format_args!("{} items of the last server are on flash", cache.len()));
+        common.say(&format_args!("{} items of the last server are on flash", server.recovered_items()));
     }
     service_manager::report_ready();
     signals.forever().next();
