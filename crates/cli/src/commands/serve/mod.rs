@@ -59,7 +59,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
         Signals::new(signals::of_end()).map_err(|error| format!("cannot handle signals: {error}"))?;
     let cache = Arc::new(open(settings)?);
     let is_recovered = cache.stats().flash.is_some_and(|flash| flash.recovered);
-    let server = Server::start(Arc::clone(&cache), options).map_err(|error| error.to_string())?;
+    let server = Server::start(cache, options).map_err(|error| error.to_string())?;
     let endpoint = metrics_address.map(|address| metrics::start(address, server.figures())).transpose()?;
     for address in server.addresses() {
         common.say(&format_args!("serving memcached's text protocol on {address}"));
