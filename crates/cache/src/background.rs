@@ -1,16 +1,13 @@
 //! Background threads of a cache. They call the engine's steps and sleep when there is no work. Without threads, the same loops are tasks
 //! for an executor ([`tasks`](Background::tasks)).
 
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use device::event_loop;
 use device::timer::{self, Timer};
-use event_listener::{Event, Listener};
-use futures_util::future::select;
+use event_listener::Listener;
 use parking_lot::Mutex;
 
 use crate::error::CacheError;
@@ -19,6 +16,7 @@ use crate::flash::Waiting;
 use crate::flash::region::{self, RegionStore};
 use crate::hybrid::Engine;
 use crate::spawner::Task;
+use crate::stop::{Running, Stop};
 
 /// The threads of one cache, and the stop signal of its tasks. All end when this is dropped.
 pub(crate) struct Background {
@@ -28,43 +26,9 @@ pub(crate) struct Background {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Whether the cache is closing, and the steps and threads for which it waits.
-#[derive(Default)]
-pub(crate) struct Stop {
-    requested: AtomicBool,
-    /// Notified when the cache closes.
-    stopping: Event,
-    /// Steps in progress.
-    working: AtomicUsize,
-    /// Threads that have not ended.
-    running: AtomicUsize,
-    /// Notified when one of the two counts becomes 0.
-    ended: Event,
-}
-
 /// Time that dropping a cache waits for its threads. A step ends when the device completes its requests; a device that does not respond
 /// must not block the drop permanently.
 const DROP_LIMIT: Duration = Duration::from_secs(30);
-
-/// Counts a thread until it ends.
-pub(crate) struct Running(Arc<Stop>);
-
-impl Running {
-    pub(crate) fn new(stop: &Arc<Stop>) -> Self {
-        stop.running.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(stop))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::SeqCst);
-        self.0.ended.notify(usize::MAX);
-    }
-}
-
-/// A step in progress.
-pub(crate) struct StepGuard<'a>(&'a Stop);
 
 impl Background {
     /// Starts the threads: two for each pair of flash engines, which write regions and buckets, and one for upkeep.
@@ -140,24 +104,14 @@ impl Background {
         let own =
             threads.iter().filter(|thread| thread.thread().id() == own).count() + usize::from(is_fetching);
         if threads.is_empty() {
-            return self.stop.running.load(Ordering::SeqCst) <= own;
+            return self.stop.threads() <= own;
         }
         drop(threads);
-        loop {
-            let ended = self.stop.ended.listen();
-            if self.stop.running.load(Ordering::SeqCst) <= own {
-                return true;
-            }
-            // Each thread notifies once, at its end.
-            if ended.wait_timeout(limit).is_none() {
-                return self.stop.running.load(Ordering::SeqCst) <= own;
-            }
-        }
+        self.stop.wait_for_threads(own, limit)
     }
 
     fn request_stop(&self) {
-        self.stop.requested.store(true, Ordering::SeqCst);
-        self.stop.stopping.notify(usize::MAX);
+        self.stop.request();
         if let Some(engine) = self.engine.upgrade() {
             engine.spawner.stop();
         }
@@ -186,43 +140,6 @@ impl Drop for Background {
             self.join();
         } else {
             self.detach();
-        }
-    }
-}
-
-impl Stop {
-    /// Starts a step; `None` if the cache is closing.
-    pub(crate) fn begin(&self) -> Option<StepGuard<'_>> {
-        self.working.fetch_add(1, Ordering::SeqCst);
-        let working = StepGuard(self);
-        (!self.requested.load(Ordering::SeqCst)).then_some(working)
-    }
-
-    /// Waits until `work` completes or the cache closes.
-    pub(crate) async fn or(&self, work: impl Future<Output = ()>) {
-        let stopping = self.stopping.listen();
-        if !self.requested.load(Ordering::SeqCst) {
-            select(stopping, pin!(work)).await;
-        }
-    }
-
-    /// Waits until no step is in progress and no thread runs. Steps can no longer start.
-    async fn all_ended(&self) {
-        let is_done = || self.working.load(Ordering::SeqCst) == 0 && self.running.load(Ordering::SeqCst) == 0;
-        loop {
-            let ended = self.ended.listen();
-            if is_done() {
-                return;
-            }
-            ended.await;
-        }
-    }
-}
-
-impl Drop for StepGuard<'_> {
-    fn drop(&mut self) {
-        if self.0.working.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.ended.notify(usize::MAX);
         }
     }
 }
@@ -283,7 +200,7 @@ impl Background {
 
 fn upkeep(engine: &Engine, stop: &Stop) {
     loop {
-        let stopping = stop.stopping.listen();
+        let stopping = stop.listen();
         let Some(working) = stop.begin() else { return };
         let pause_ns = engine.upkeep_step();
         drop(working);

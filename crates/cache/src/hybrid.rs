@@ -15,7 +15,6 @@ use std::sync::{Arc, Weak};
 
 use device::{Clock, event_loop};
 
-use crate::background::Stop;
 use crate::bounded::RemoveOnDrop;
 use crate::close::Closing;
 use crate::config::{Removal, RemoveCallback};
@@ -30,6 +29,7 @@ use crate::keys::Removals;
 use crate::listener::{CaughtPanic, Destructor, Listener};
 use crate::spawner::Spawner;
 use crate::stats::Counters;
+use crate::stop::Stop;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash, coop};
 

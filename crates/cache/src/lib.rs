@@ -91,6 +91,7 @@ mod parts;
 mod settle;
 mod spawner;
 pub mod stats;
+mod stop;
 mod thread_counters;
 mod upkeep;
 

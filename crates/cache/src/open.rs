@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use device::{Clock, Device, SliceDevice, VirtualClock};
 
-use crate::background::{Background, Stop};
+use crate::background::Background;
 use crate::claim::Claim;
 use crate::close::Closing;
 use crate::config::{CacheConfig, FlashConfig, LogOptions, PairConfig, Removal, SmallItems};
@@ -24,6 +24,7 @@ use crate::keys::Removals;
 use crate::listener::{Destructor, Listener};
 use crate::spawner::{OwnThread, Spawner};
 use crate::stats::Counters;
+use crate::stop::Stop;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
 

@@ -11,7 +11,7 @@ use futures_util::future::select;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
-use crate::background::{Running, Stop};
+use crate::stop::{Running, Stop};
 
 /// A future for an executor.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

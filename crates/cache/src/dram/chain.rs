@@ -13,45 +13,16 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::evict::{Attempt, Spill, Victim};
 use super::handle::{Draft, Handle};
 use super::item::{HEADER_BYTES, ItemRef, State};
+use super::links::LINKS_BYTES;
 use super::pools::AllocationPurpose;
 use super::slab::{Arena, Item};
 use super::sync::Mutex;
 use super::{AllocateError, Dram, Entry, KeyLock, PoolId};
 use crate::KeyHash;
-
-/// Bytes of a child's links.
-pub(super) const LINKS_BYTES: usize = size_of::<Links>();
-
-/// The parent of a child and the next, older child; stored in place of a key.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct Links {
-    parent: AtomicU32,
-    next: AtomicU32,
-}
-
-impl Links {
-    fn parent(&self) -> ItemRef {
-        ItemRef(self.parent.load(Ordering::Acquire))
-    }
-
-    fn next(&self) -> Option<ItemRef> {
-        Some(ItemRef(self.next.load(Ordering::Acquire))).filter(|&next| next != ItemRef::NONE)
-    }
-
-    fn set_parent(&self, parent: ItemRef) {
-        self.parent.store(parent.0, Ordering::Release);
-    }
-
-    fn set_next(&self, next: Option<ItemRef>) {
-        self.next.store(next.unwrap_or(ItemRef::NONE).0, Ordering::Release);
-    }
-}
 
 /// The newest child of every parent that has one. The innermost lock: nothing is locked under it.
 pub(super) struct Chains {

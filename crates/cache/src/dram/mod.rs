@@ -22,6 +22,7 @@ mod index;
 mod item;
 mod kept;
 mod key_lock;
+mod links;
 mod pools;
 mod reaper;
 mod rebalance;

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use policy::prefetch::{CACHE_LINE_BYTES, prefetch, prefetch_to_write};
 
-use super::chain::Links;
 use super::item::{HEADER_BYTES, Header, ItemRef, State};
+use super::links::Links;
 use crate::KeyHash;
 
 /// The mapped memory and the table of slabs.
