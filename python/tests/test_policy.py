@@ -67,7 +67,7 @@ def test_lru_in_python_equals_the_built_in_one_with_deletes_ttls_and_new_sizes(c
 
         rows = fw.simulate(table, ["lru", Resized()], sizes=size, **options)
         name = "size_objects" if "ignore_size" in options else "size_bytes"
-        python, built_in = ([{**row, "policy": "", "asked": ""} for row in rows if row["policy"] == policy] for policy in ("Resized", "lru"))
+        python, built_in = ([{**row, "policy": "", "policy_as_given": ""} for row in rows if row["policy"] == policy] for policy in ("Resized", "lru"))
         assert python == built_in and len(python) == 1 and name in python[0]
 
 

@@ -99,9 +99,9 @@ const UNDER_MIRI: &[&str] = &[
 ];
 
 fn miri() -> Result<(), String> {
-    let asked: Vec<String> = std::env::args().skip(2).collect();
+    let requested: Vec<String> = std::env::args().skip(2).collect();
     let usual = UNDER_MIRI.iter().map(|filter| (*filter).to_owned());
-    let filters = if asked.is_empty() { usual.collect() } else { asked };
+    let filters = if requested.is_empty() { usual.collect() } else { requested };
     run(Command::new("rustup")
         .args(["run", "nightly", "cargo", "miri", "test", "-p", "flashwright-cache", "--lib", "--"])
         .args(filters)
@@ -129,8 +129,8 @@ fn leaks() -> Result<(), String> {
 fn fuzz() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let room = root.join("fuzz");
-    let asked: Vec<String> = std::env::args().skip(2).collect();
-    let Some((seconds, named)) = asked.split_first() else {
+    let requested: Vec<String> = std::env::args().skip(2).collect();
+    let Some((seconds, named)) = requested.split_first() else {
         return run(Command::new(env!("CARGO")).args(["test", "--release", "--tests"]).current_dir(room));
     };
     let mut targets = named.to_vec();

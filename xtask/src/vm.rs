@@ -75,7 +75,7 @@ impl Machine {
 /// Runs the probes on every kernel, or the kernel and probe named on the command line.
 pub fn run() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(2).collect();
-    let asked = |name: &str| words.iter().any(|word| word == name);
+    let requested = |name: &str| words.iter().any(|word| word == name);
     let known = |word: &str| PROBES.contains(&word) || KERNELS.iter().any(|kernel| kernel.name == word);
     if let Some(word) = words.iter().find(|word| !known(word)) {
         return Err(format!(
@@ -83,9 +83,9 @@ pub fn run() -> Result<(), String> {
             PROBES.join(", ")
         ));
     }
-    let probes: Vec<&str> = PROBES.iter().copied().filter(|probe| asked(probe)).collect();
+    let probes: Vec<&str> = PROBES.iter().copied().filter(|probe| requested(probe)).collect();
     let probes = if probes.is_empty() { PROBES } else { &probes };
-    let any_kernel = !KERNELS.iter().any(|kernel| asked(kernel.name));
+    let any_kernel = !KERNELS.iter().any(|kernel| requested(kernel.name));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let folder = root.join("target/vm");
     let machine = match Machine::prepare(&folder) {
@@ -97,7 +97,7 @@ pub fn run() -> Result<(), String> {
     };
     let built = build(root, "test")?;
     let mut failures = Vec::new();
-    for kernel in KERNELS.iter().filter(|kernel| any_kernel || asked(kernel.name)) {
+    for kernel in KERNELS.iter().filter(|kernel| any_kernel || requested(kernel.name)) {
         println!("vm: kernel {}", kernel.stands_for);
         match fetch(&machine.packages, kernel.suite) {
             Err(Unavailable(reason)) => println!("vm: SKIPPED, this kernel was not tested: {reason}"),

@@ -110,7 +110,7 @@ pub struct Row {
     /// Canonical name of the policy.
     pub policy: String,
     /// Name as given, which may be an alias.
-    pub asked: String,
+    pub as_given: String,
     /// Cache size in bytes.
     pub size_bytes: u64,
     /// Counts after the warm-up.
@@ -128,17 +128,17 @@ impl Row {
     #[must_use]
     pub fn label(&self) -> String {
         let plain = |name: &str| name.replace(['-', '_'], "");
-        if plain(&self.policy) == plain(&self.asked) {
+        if plain(&self.policy) == plain(&self.as_given) {
             self.policy.clone()
         } else {
-            format!("{} ({})", self.policy, self.asked)
+            format!("{} ({})", self.policy, self.as_given)
         }
     }
 
     /// Whether both rows have the same name as given.
     #[must_use]
     pub fn has_policy_of(&self, other: &Self) -> bool {
-        self.policy == other.policy && self.asked == other.asked
+        self.policy == other.policy && self.as_given == other.as_given
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) trait Work: Send {
 /// A simulation and its warm-up and tally.
 pub(super) struct Task {
     policy: String,
-    asked: String,
+    as_given: String,
     size_bytes: u64,
     is_flash: bool,
     /// Relative cost of a request: see [`Named::cost`].
@@ -59,7 +59,7 @@ impl Task {
     ) -> Self {
         Self {
             policy: named.to_string(),
-            asked: named.asked().to_owned(),
+            as_given: named.as_given().to_owned(),
             size_bytes,
             is_flash: named.is_flash(),
             cost: named.cost(),
@@ -83,7 +83,7 @@ impl Task {
         let counts = self.warmed.counted(&self.total());
         Row {
             policy: self.policy,
-            asked: self.asked,
+            as_given: self.as_given,
             size_bytes: self.size_bytes,
             counts,
             is_flash: self.is_flash,

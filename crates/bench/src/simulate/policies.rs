@@ -15,7 +15,7 @@ use super::designs::Design;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     name: String,
-    asked: String,
+    as_given: String,
     what: What,
 }
 
@@ -175,21 +175,21 @@ impl Named {
 
     /// Name as given, in lower case.
     #[must_use]
-    pub fn asked(&self) -> &str {
-        &self.asked
+    pub fn as_given(&self) -> &str {
+        &self.as_given
     }
 
     /// Whether both names are equal except for case and dashes.
     #[must_use]
     pub fn is_asked_as(&self, other: &Self) -> bool {
-        plain(&self.asked) == plain(&other.asked)
+        plain(&self.as_given) == plain(&other.as_given)
     }
 
     /// A policy of the calling program.
     #[must_use]
     pub fn custom(policy: CustomPolicy) -> Self {
         let name = policy.name().to_owned();
-        Self { asked: name.to_lowercase(), name, what: What::Custom(policy) }
+        Self { as_given: name.to_lowercase(), name, what: What::Custom(policy) }
     }
 
     /// The built-in exact policy; `None` for flash caches and custom policies.
@@ -248,7 +248,7 @@ impl FromStr for Named {
         };
         let name_known = known.map(|about| about.name.to_owned());
         let name_canonical = name_known.unwrap_or_else(|| what.family_name());
-        Ok(Self { name: name_canonical, asked: name.to_ascii_lowercase(), what })
+        Ok(Self { name: name_canonical, as_given: name.to_ascii_lowercase(), what })
     }
 }
 
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn aliases_display_as_canonical_name() {
-        for (asked, canonical) in [
+        for (as_given, canonical) in [
             ("SLRU", "slru4"),
             ("s4lru", "slru4"),
             ("SLRU-8", "slru8"),
@@ -343,10 +343,10 @@ mod tests {
             ("sipq-lfuda", "sipq-lfuda"),
             ("sets", "set-associative"),
         ] {
-            let named = asked.parse::<Named>().unwrap();
+            let named = as_given.parse::<Named>().unwrap();
             assert_eq!(
-                (named.to_string().as_str(), named.asked()),
-                (canonical, asked.to_lowercase().as_str())
+                (named.to_string().as_str(), named.as_given()),
+                (canonical, as_given.to_lowercase().as_str())
             );
             assert_eq!(canonical.parse::<Named>().unwrap().to_string(), canonical);
         }

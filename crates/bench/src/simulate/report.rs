@@ -95,7 +95,7 @@ fn row_json(row: &Row, outcome: &Outcome) -> Value {
     let in_bytes = |bytes: u64| (!outcome.ignored_size).then_some(bytes);
     json!({
         "policy": row.policy,
-        "asked": row.asked,
+        "policy_as_given": row.as_given,
         "size_bytes": in_bytes(row.size_bytes),
         "size_objects": outcome.ignored_size.then_some(row.size_bytes),
         "requests": requests,
@@ -334,7 +334,7 @@ mod tests {
             let mut out = String::new();
             let row = Row {
                 policy: "s3fifo".into(),
-                asked: "s3fifo".into(),
+                as_given: "s3fifo".into(),
                 size_bytes: 1000,
                 counts: Counts::default(),
                 is_flash: false,
@@ -355,7 +355,7 @@ mod tests {
     fn margin_of_clipped_interval_is_distance_to_far_end() {
         let row = |hits, object_hit_ratio| Row {
             policy: "lru".into(),
-            asked: "lru".into(),
+            as_given: "lru".into(),
             size_bytes: 1,
             counts: Counts { requests: 1000, hits, ..Counts::default() },
             is_flash: false,

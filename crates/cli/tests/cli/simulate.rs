@@ -44,7 +44,7 @@ fn textbook_trace_has_the_textbook_hits_in_all_outputs() {
     let row = |row: &Value| {
         (
             row["policy"].as_str().unwrap().to_owned(),
-            row["requested"].as_str().unwrap().to_owned(),
+            row["policy_as_given"].as_str().unwrap().to_owned(),
             row["size_bytes"].as_u64().unwrap(),
             row["hits"].as_u64().unwrap(),
         )

@@ -26,7 +26,7 @@ pub(crate) enum Call<'a> {
 
 /// Executes one call: the real kernel, or a test's.
 pub(crate) trait Kernel {
-    /// Bytes moved (0 for trim and flush), perhaps fewer than asked.
+    /// Bytes moved (0 for trim and flush), perhaps fewer than requested.
     fn call(&self, call: Call<'_>) -> io::Result<usize>;
 }
 

@@ -142,7 +142,7 @@ fn simulated(
     // With a tiny trace, two sizes may be equal and are simulated once.
     let at = |policy: &str, size: Size| {
         let mut rows = outcome.rows.iter();
-        rows.find(|row| row.asked == policy && Size::Bytes(row.size_bytes) == size).map_or(0.0, percent)
+        rows.find(|row| row.as_given == policy && Size::Bytes(row.size_bytes) == size).map_or(0.0, percent)
     };
     let rows = policies.iter().map(|policy| plan.sizes.iter().map(|size| at(policy, *size)).collect());
     let rows = rows.collect();
