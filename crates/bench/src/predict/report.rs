@@ -229,7 +229,7 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     out
 }
 
-/// Says by what the scale divides: the load, if a trace is predicted, or the sizes of a config.
+/// The meaning of the scale: it divides the load of a trace, or the sizes of a config.
 fn scale_words(outcome: &Outcome) -> String {
     match (outcome.read.format == CONFIG_FORMAT, outcome.scale) {
         (false, scale) => format!("the trace is 1/{scale} of its load"),

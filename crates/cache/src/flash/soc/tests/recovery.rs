@@ -208,7 +208,7 @@ fn offset_of(soc: &Soc, key: u64) -> u64 {
     soc.offset(soc.address(KeyHash::of(name(key).as_bytes())).bucket)
 }
 
-/// Sets with the items 0 to 100, of which one bucket has a failed write. Returns the keys that were in it.
+/// Sets with the items 0 to 100. The write of one bucket has failed. Returns the keys of that bucket.
 fn with_lost_bucket(case: &Case, watched: &Arc<WatchedDevice>) -> (Soc, Vec<u64>) {
     let soc = case.create(&(Arc::clone(watched) as Arc<dyn Device>));
     (0..100).for_each(|key| Case::put(&soc, key, 1));
@@ -327,7 +327,7 @@ fn changes_of(watched: &WatchedDevice, case: &Case, run: impl FnOnce()) -> Vec<(
 }
 
 #[test]
-fn step_flushes_what_it_wrote_if_items_are_to_survive_a_power_cut() {
+fn step_flushes_its_writes_if_items_are_to_survive_a_power_cut() {
     for (end, expected) in [(End::Kill, None), (End::PowerLoss, Some((RequestKind::Flush, false)))] {
         let case = journaled(end);
         let watched = Arc::new(WatchedDevice::new(case.blank_device()));
