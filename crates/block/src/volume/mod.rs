@@ -53,6 +53,7 @@ mod log_replay;
 mod order;
 mod os_identity;
 mod pace;
+mod page_copy;
 mod pages;
 mod ranges;
 mod read;

@@ -13,21 +13,17 @@ use std::sync::Arc;
 
 use device::timer::Timer;
 use device::{Device, IoBuffer, Request};
-use futures_util::future::join_all;
 
 use super::copy_ahead::{CopiedAhead, Places};
 use super::create::config_error;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::FlashMap;
 use super::layout::{Layout, SUPERBLOCKS_BYTES};
-use super::read::crc32c;
+use super::page_copy::{Move, PAGES_AT_ONCE, copy_pages};
 use super::recovery::{KeptBlocks, Recovery, check_flash, shared_of};
 use super::superblock::{self, Checkpoint, Superblock};
 use super::work::Work;
 use super::{OsIdentity, Volume, identity};
-
-/// Concurrent page copies.
-pub(super) const PAGES_AT_ONCE: usize = 64;
 
 /// The result of a move to another flash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,17 +40,6 @@ pub struct Replaced {
     pub lost_blocks: u64,
     /// The state of the old flash.
     pub recovery: Recovery,
-}
-
-/// A page to copy.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Move {
-    pub block: u64,
-    pub dirty: bool,
-    pub from: u32,
-    pub to: u32,
-    /// Expected checksum of the page, if known.
-    pub crc: Option<u32>,
 }
 
 impl Volume {
@@ -195,33 +180,6 @@ async fn copy(
         }
     }
     Ok(())
-}
-
-/// Copies pages. Returns those that cannot be read, with the reason.
-pub(super) async fn copy_pages(
-    [old, new]: [&dyn Device; 2],
-    [from, to]: [Layout; 2],
-    part: &[Move],
-) -> Result<Vec<(Move, String)>> {
-    let reads = part.iter().map(|step| old.read(from.page_offset(step.from), from.block_bytes as usize));
-    let (mut writes, mut unreadable) = (Vec::new(), Vec::new());
-    for (step, read) in part.iter().zip(join_all(reads).await) {
-        let page = match read {
-            Ok(page) => page,
-            Err(error) => {
-                unreadable.push((*step, error.to_string()));
-                continue;
-            }
-        };
-        if step.crc.is_some_and(|known| known != crc32c(&page)) {
-            unreadable.push((*step, "its checksum is wrong".into()));
-            continue;
-        }
-        writes.push(new.write(to.page_offset(step.to), page));
-    }
-    let written: std::result::Result<Vec<_>, _> = join_all(writes).await.into_iter().collect();
-    written.map_err(|error| VolumeError::flash("copying to the new flash", error))?;
-    Ok(unreadable)
 }
 
 /// Omits a page that cannot be read. A clean block is on the disk too.
