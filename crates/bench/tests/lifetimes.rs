@@ -18,6 +18,7 @@ fn plan(policies: &[&str], size_bytes: u64) -> Plan {
         settings: Settings::default(),
         flash: FlashSettings::default(),
         warmup: Warmup::Accesses(0),
+        series: None,
         first_size: false,
         ignore_size: false,
         ignore_ttl: false,

@@ -68,6 +68,7 @@ fn plan(policies: &[&str], sizes: &[Size]) -> Plan {
         settings: Settings { rule_book: RuleBook::Reference, ..Settings::default() },
         flash: FlashSettings { block_bytes: Some(400), ..FlashSettings::default() },
         warmup: Warmup::Accesses(0),
+        series: None,
         first_size: false,
         ignore_size: false,
         ignore_ttl: false,

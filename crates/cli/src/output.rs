@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::picture::Format;
 use bench::run::stop::Stop;
@@ -29,9 +30,12 @@ pub struct Common {
     /// Write the result as JSON to FILE; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Seed for everything random; recorded in the result
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = quantity::number::<u64>)]
-    pub seed: u64,
+    /// Seed for everything random; recorded in the result [default: 1]
+    #[arg(long, value_name = "N", value_parser = quantity::number::<u64>)]
+    seed: Option<u64>,
+    /// Whether a part of the run has asked for the seed.
+    #[arg(skip)]
+    seed_is_used: AtomicBool,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -51,6 +55,25 @@ pub struct Finding {
 }
 
 impl Common {
+    /// The seed, for a part of the run that draws random numbers. A command that never asks for it warns of `--seed`.
+    pub fn seed(&self) -> u64 {
+        self.seed_is_used.store(true, Ordering::Relaxed);
+        self.seed_or_default()
+    }
+
+    fn seed_or_default(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
+
+    /// Warns once if `--seed` was given and nothing in the run has asked for it.
+    pub fn warn_of_unused_seed(&self, command: &str) {
+        if self.seed.is_some() && !self.seed_is_used.swap(true, Ordering::Relaxed) {
+            self.warn(format_args!(
+                "--seed: has no effect, because nothing in this run of `{command}` is random"
+            ));
+        }
+    }
+
     /// Makes the command return its result to `call` and print nothing.
     pub fn set_call(&mut self, call: Call) {
         self.quiet = true;
@@ -201,6 +224,7 @@ impl Common {
         found: Finding,
         (word, code): (&str, u8),
     ) -> ExitCode {
+        self.warn_of_unused_seed(command);
         let Finding { result, text, failures } = found;
         let printed = self.lines().write_text(&text);
         let kept = self.write_json(&self.envelope(command, config, result, &failures));
@@ -220,7 +244,7 @@ impl Common {
             "command": command,
             "config": config,
             "environment": { "build": if cfg!(debug_assertions) { "debug" } else { "release" } },
-            "seed": self.seed,
+            "seed": self.seed_or_default(),
             "world": "simulated",
         });
         if let (Value::Object(envelope), Value::Object(result)) = (&mut envelope, result) {

@@ -15,6 +15,7 @@ pub mod policies;
 mod regions;
 pub mod report;
 mod sample;
+mod series;
 mod shard;
 pub(crate) mod spool;
 pub mod tenants;
@@ -32,6 +33,7 @@ pub use designs::{Design, FlashSettings};
 pub use numbered::Totals;
 pub use policies::Named;
 pub use policy::simulate::{RuleBook, Settings, SimulatedAdmission, SizeOnHit};
+pub use series::{Interval as SeriesInterval, Point};
 pub use shard::Shard;
 pub use tenants::{Tenant, TenantCounts, TenantGroup};
 pub use warmup::Warmup;
@@ -56,6 +58,8 @@ pub struct Plan {
     pub flash: FlashSettings,
     /// Warm-up, which the figures exclude.
     pub warmup: Warmup,
+    /// Length of the intervals whose hits are reported; `None` reports none.
+    pub series: Option<SeriesInterval>,
     /// Whether each object keeps the size of its first request.
     pub first_size: bool,
     /// Whether every object has weight 1. [`Size::Bytes`] and all byte counts are then numbers of objects.
@@ -117,6 +121,8 @@ pub struct Row {
     pub counts: Counts,
     /// Whether it models a flash cache, whose writes are counted.
     pub is_flash: bool,
+    /// Counts over time, warm-up included; empty if not requested.
+    pub series: Vec<Point>,
     /// Confidence interval of an estimate, if known.
     pub interval: Option<Interval>,
     /// Reason why the interval of an estimate is not known.
@@ -260,6 +266,18 @@ pub enum SimulateError {
         /// Size of the smallest object.
         smallest_bytes: u64,
     },
+    /// A warm-up by time needs a count that is not known in advance.
+    #[error("--warmup: a time cannot be combined with {flag}; give a number of requests or a percentage")]
+    NoTimedWarmup {
+        /// The other flag.
+        flag: &'static str,
+    },
+    /// A length of time was given for a trace without times.
+    #[error("{flag}: the trace has no times; give a number of requests instead")]
+    NoTimes {
+        /// The flag with the time.
+        flag: &'static str,
+    },
     /// The trace is empty.
     #[error("the trace has no requests")]
     Empty,
@@ -297,6 +315,9 @@ pub fn run(
         .with_unit_sizes(plan.ignore_size)
         .with_tenants(plan.tenants.is_some())
         .with_ttls(!plan.ignore_ttl);
+    if plan.tenants.is_some() && matches!(plan.warmup, Warmup::Seconds(_)) {
+        return Err(SimulateError::NoTimedWarmup { flag: "--by-tenant" });
+    }
     let outcome = match plan.sample {
         Some(_) if plan.tenants.is_some() => return Err(SimulateError::NoTenantsInSample),
         Some(rate) => sample::run(plan, rate, &mut numbered, stop, progress),
@@ -307,6 +328,9 @@ pub fn run(
         Err(SimulateError::Empty) if stop.is_set() => return Err(SimulateError::Interrupted),
         other => other?,
     };
+    if let Some(flag) = plan.flag_with_time().filter(|_| !outcome.read.has_time) {
+        return Err(SimulateError::NoTimes { flag });
+    }
     let counted = outcome.rows.first().map_or(0, |row| row.counts.requests);
     match outcome.totals.requests {
         _ if counted == 0 && outcome.was_stopped => Err(SimulateError::Interrupted),
@@ -389,6 +413,15 @@ impl Plan {
         let policies = || self.different_policies();
         let named = |row: &Row| policies().find(|named| named.to_string() == row.policy);
         rows.iter().filter_map(|row| of(named(row)?, row)).collect()
+    }
+
+    /// A flag that was given a length of time.
+    fn flag_with_time(&self) -> Option<&'static str> {
+        match (self.warmup, self.series) {
+            (Warmup::Seconds(_), _) => Some("--warmup"),
+            (_, Some(SeriesInterval::Seconds(_))) => Some("--interval"),
+            _ => None,
+        }
     }
 
     fn needs_future(&self) -> bool {

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use policy::simulate::{Counts, Simulator};
 
 use super::lifetimes::Lifetimes;
+use super::series::Series;
 use super::tenants::Tally;
 use super::warmup::{Warmed, Warmup};
 use super::{Batch, Batches, Named, Plan, Row, SimulateError};
@@ -39,6 +40,8 @@ pub(super) struct Task {
     lifetimes: Lifetimes,
     /// Counts by tenant, if tenants are distinguished.
     tally: Option<Tally>,
+    /// Counts over time, if requested.
+    series: Option<Series>,
 }
 
 impl Task {
@@ -47,7 +50,12 @@ impl Task {
             Warmup::Accesses(accesses) if plan.tenants.is_some() => Some(Tally::new(accesses)),
             _ => None,
         };
-        Self { tally, ..Self::with(named.simulator(size_bytes, plan), named, size_bytes, plan.warmup) }
+        let series = plan.series.map(Series::new);
+        Self {
+            tally,
+            series,
+            ..Self::with(named.simulator(size_bytes, plan), named, size_bytes, plan.warmup)
+        }
     }
 
     /// Like [`Task::new`], with a given simulator.
@@ -67,6 +75,7 @@ impl Task {
             warmed: Warmed::new(warmup),
             lifetimes: Lifetimes::default(),
             tally: None,
+            series: None,
         }
     }
 
@@ -81,12 +90,14 @@ impl Task {
 
     pub(super) fn into_row(self) -> Row {
         let counts = self.warmed.counted(&self.total());
+        let series = self.series.as_ref().map_or_else(Vec::new, |series| series.points(&self.total()));
         Row {
             policy: self.policy,
             as_given: self.as_given,
             size_bytes: self.size_bytes,
             counts,
             is_flash: self.is_flash,
+            series,
             interval: None,
             doubt: None,
         }
@@ -110,9 +121,10 @@ impl Work for Task {
             expiring = self.lifetimes.of(self.simulator.as_mut(), batch);
             &mut expiring
         };
-        match &mut self.tally {
-            None => self.warmed.run(simulator, batch),
-            Some(tally) => tally.run(simulator, &mut self.warmed, batch),
+        match (&mut self.tally, &mut self.series) {
+            (Some(tally), _) => tally.run(simulator, &mut self.warmed, batch),
+            (None, Some(series)) => series.run(simulator, &mut self.warmed, batch),
+            (None, None) => self.warmed.run(simulator, batch),
         }
     }
 }

@@ -134,6 +134,18 @@ impl Named {
         !self.is_flash()
     }
 
+    /// Whether it draws random numbers.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        use Kind::{Cacheus, Hyperbolic, LeCaR, Lhd, Random};
+        matches!(
+            self.what,
+            What::Policy(
+                Policy::ClairvoyantSized | Policy::Eviction(Cacheus | Hyperbolic | LeCaR | Lhd | Random)
+            )
+        )
+    }
+
     /// Whether a hit soon after another may be ignored: see [`Settings::refresh_seconds`](super::Settings).
     #[must_use]
     pub fn refreshes(&self) -> bool {

@@ -8,7 +8,7 @@ use policy::simulate::Counts;
 use serde_json::{Value, json};
 use workload::trace::ReadReport;
 
-use super::{Outcome, Row, SampleWarning, Sampled, Totals};
+use super::{Outcome, Point, Row, SampleWarning, Sampled, Totals};
 use crate::report::text::{counted, grouped, was};
 
 impl Outcome {
@@ -108,6 +108,7 @@ fn row_json(row: &Row, outcome: &Outcome) -> Value {
         "inserted_bytes": counted(insert_weight).and_then(in_bytes),
         "written_bytes": row.is_flash.then_some(written_weight),
         "write_amplification": row.write_amplification(),
+        "series": row.series.iter().map(|point| point_json(point, outcome)).collect::<Vec<_>>(),
         "interval": row.interval.map(|interval| json!({
             "object_hit_ratio": [interval.object_hit_ratio.0, interval.object_hit_ratio.1],
             "byte_hit_ratio": (!outcome.ignored_size).then_some([interval.byte_hit_ratio.0, interval.byte_hit_ratio.1]),
@@ -119,6 +120,37 @@ fn row_json(row: &Row, outcome: &Outcome) -> Value {
             SampleWarning::Erratic => json!("erratic"),
         }),
     })
+}
+
+fn point_json(point: &Point, outcome: &Outcome) -> Value {
+    let Counts { requests, hits, weight, hit_weight, .. } = point.counts;
+    let in_bytes = |bytes: u64| (!outcome.ignored_size).then_some(bytes);
+    json!({
+        "start": point.start,
+        "requests": requests,
+        "hits": hits,
+        "object_hit_ratio": ratio(hits, requests),
+        "byte_hit_ratio": ratio(hit_weight, weight).filter(|_| !outcome.ignored_size),
+        "requested_bytes": in_bytes(weight),
+        "hit_bytes": in_bytes(hit_weight),
+    })
+}
+
+/// The intervals of all rows as CSV with a header; empty if there are none.
+#[must_use]
+pub fn series_csv(outcome: &Outcome) -> String {
+    let size = if outcome.ignored_size { "size_objects" } else { "size_bytes" };
+    let mut out = format!("policy,{size},start,requests,hits,object_hit_ratio,byte_hit_ratio\n");
+    for row in &outcome.rows {
+        for Point { start, counts: Counts { requests, hits, weight, hit_weight, .. } } in &row.series {
+            let by_bytes = ratio(*hit_weight, *weight).filter(|_| !outcome.ignored_size);
+            let [objects, bytes] = [ratio(*hits, *requests), by_bytes]
+                .map(|ratio| ratio.map_or_else(String::new, |ratio| format!("{ratio:.6}")));
+            let (policy, size) = (&row.policy, row.size_bytes);
+            let _ = writeln!(out, "{policy},{size},{start},{requests},{hits},{objects},{bytes}");
+        }
+    }
+    out
 }
 
 /// The rows as CSV with a header. A sample has columns for the intervals. With tenants, the rows of each tenant follow the rows
@@ -338,6 +370,7 @@ mod tests {
                 size_bytes: 1000,
                 counts: Counts::default(),
                 is_flash: false,
+                series: Vec::new(),
                 interval: None,
                 doubt: Some(SampleWarning::FewWait { percent: 10, objects: 5.0, rate }),
             };
@@ -359,6 +392,7 @@ mod tests {
             size_bytes: 1,
             counts: Counts { requests: 1000, hits, ..Counts::default() },
             is_flash: false,
+            series: Vec::new(),
             interval: Some(Interval { object_hit_ratio, byte_hit_ratio: (0.0, 1.0) }),
             doubt: None,
         };

@@ -67,6 +67,7 @@ pub(super) fn run(
     let warmup = match plan.warmup {
         Warmup::Accesses(accesses) => accesses as f64 / totals.accesses as f64,
         Warmup::Share(share) => share,
+        Warmup::Seconds(_) => return Err(SimulateError::NoTimedWarmup { flag: "--sample" }),
     };
     let warmup = (warmup * spool.len() as f64) as u64;
     let (tasks, tallies) = tasks(plan, &sample, totals.footprint_bytes, warmup)?;

@@ -1,6 +1,6 @@
 //! Warm-up: the requests at the start, when the cache is not full, are not counted.
 
-use policy::simulate::{Counts, Simulator};
+use policy::simulate::{Access, Counts, Simulator};
 
 use super::Batch;
 
@@ -12,6 +12,8 @@ pub enum Warmup {
     /// A share of all accesses, from 0 to 1, rounded down to a step of at most 1/512 of them or one access. The total may be
     /// unknown until the end.
     Share(f64),
+    /// The accesses before this time in seconds, counted from the first access.
+    Seconds(u32),
 }
 
 impl Warmup {
@@ -49,12 +51,14 @@ impl Warmed {
         let step = match warmup {
             Warmup::Accesses(accesses) => accesses,
             Warmup::Share(_) => FIRST_STEP,
+            Warmup::Seconds(_) => 0,
         };
         Self { warmup, seen: 0, marks: vec![Counts::default()], step }
     }
 
     /// Runs the requests of a batch.
     pub(super) fn run(&mut self, simulator: &mut dyn Simulator, batch: &Batch) {
+        self.find_end(&batch.accesses);
         let (mut accesses, mut next_uses) = (&batch.accesses[..], &batch.next_uses[..]);
         while !accesses.is_empty() {
             let until_mark = (self.next_mark() - self.seen).min(accesses.len() as u64) as usize;
@@ -69,10 +73,20 @@ impl Warmed {
         }
     }
 
+    /// Turns a warm-up by time into one by accesses when it ends in this batch.
+    fn find_end(&mut self, accesses: &[Access]) {
+        let Warmup::Seconds(seconds) = self.warmup else { return };
+        if let Some(place) = accesses.iter().position(|access| access.now_seconds >= seconds) {
+            self.step = self.seen + place as u64;
+            self.warmup = Warmup::Accesses(self.step);
+        }
+    }
+
     /// Number of accesses at which counts are recorded next.
     fn next_mark(&self) -> u64 {
         match self.warmup {
             Warmup::Accesses(_) if self.marks.len() > 1 || self.step == 0 => u64::MAX,
+            Warmup::Seconds(_) => u64::MAX,
             _ => self.marks.len() as u64 * self.step,
         }
     }
@@ -94,6 +108,7 @@ impl Warmed {
         match self.warmup {
             Warmup::Accesses(0) => Counts::default(),
             Warmup::Accesses(_) => self.marks.get(1).copied().unwrap_or(*total),
+            Warmup::Seconds(_) => *total,
             Warmup::Share(share) => {
                 let place = (share * self.seen as f64 / self.step as f64) as usize;
                 self.marks[place.min(self.marks.len() - 1)]
@@ -115,7 +130,7 @@ impl Warmed {
 #[cfg(test)]
 mod tests {
     use policy::eviction::Lru;
-    use policy::simulate::{Access, Simulation};
+    use policy::simulate::Simulation;
 
     use super::*;
 
@@ -145,6 +160,32 @@ mod tests {
         }
         let total = simulation.counts();
         (warmed.warmup_requests(&total), warmed.counted(&total).requests)
+    }
+
+    /// Times are 0, 0, 1, 1, 2, 2 and so on.
+    #[test]
+    fn warmup_by_time_excludes_accesses_before_that_second() {
+        let all: Vec<Access> = (0..1000)
+            .map(|object| Access {
+                object,
+                weight: 1,
+                now_seconds: object / 2,
+                is_removal: false,
+                is_set: false,
+            })
+            .collect();
+        for (seconds, batch, expected) in
+            [(0, 7, 0), (1, 1, 2), (100, 7, 200), (499, 1000, 998), (500, 7, 1000)]
+        {
+            let mut simulation = Simulation::new(Lru::exact(), 10);
+            let mut warmed = Warmed::new(Warmup::Seconds(seconds));
+            for batch in all.chunks(batch) {
+                warmed.run(&mut simulation, &Batch { accesses: batch.to_vec(), ..Batch::default() });
+            }
+            let total = simulation.counts();
+            assert_eq!(warmed.warmup_requests(&total), expected, "{seconds} s");
+            assert_eq!(warmed.counted(&total).requests, 1000 - expected, "{seconds} s");
+        }
     }
 
     #[test]

@@ -115,6 +115,7 @@ fn simulated(runner: &Runner, design: &Design) -> Result<Measured, StudyError> {
         settings: Settings { rule_book: RuleBook::Paper, seed: runner.seed, ..Settings::default() },
         flash: FlashSettings { dram_bytes, object_at_most_bytes: 2048, ..FlashSettings::default() },
         warmup: Warmup::Share(WARMUP),
+        series: None,
         first_size: false,
         ignore_size: false,
         ignore_ttl: true,

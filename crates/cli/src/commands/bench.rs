@@ -190,7 +190,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         return arguments.common.refuse(&error);
     }
     let options = SessionOptions {
-        seed: arguments.common.seed,
+        seed: arguments.common.seed(),
         timeout: arguments.timeout(),
         time_all: arguments.report_api_latency,
         stop,

@@ -193,7 +193,7 @@ fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), 
     let life = Life { endurance, min_years: arguments.min_years, capacity_bytes };
     let lengths = lengths(&subject, budget, offers.len());
     let how = RunOptions {
-        seed: arguments.common.seed,
+        seed: arguments.common.seed(),
         lengths,
         offers,
         life,

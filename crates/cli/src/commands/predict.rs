@@ -204,7 +204,7 @@ fn plan(arguments: &Arguments, configured: Option<&Configured>) -> Result<Plan, 
             dram_kg_per_gb: arguments.dram_kg_per_gb,
         },
         threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
-        seed: arguments.common.seed,
+        seed: arguments.common.seed(),
         card,
     })
 }

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::simulate::policies::POLICIES;
 use bench::simulate::{
-    self, FlashSettings, Named, Plan, RuleBook, Settings, Shard, SimulateError, SimulatedAdmission, Size,
-    SizeOnHit, Warmup, plot, report,
+    self, FlashSettings, Named, Plan, RuleBook, SeriesInterval, Settings, Shard, SimulateError,
+    SimulatedAdmission, Size, SizeOnHit, Warmup, plot, report,
 };
 use bench::trace::{ZeroSize, open};
 use clap::{Args, ValueEnum};
@@ -44,9 +44,15 @@ pub struct Arguments {
     /// Count every object as 1 instead of its size; --size is then in objects. A size such as 1000obj implies it
     #[arg(long, conflicts_with_all = ["first_size", "size_on_hit", "by_tenant"])]
     ignore_size: bool,
-    /// Requests that warm up the caches and are not counted: a number or a percentage
-    #[arg(long, alias = "warm-up", value_name = "N|N%", default_value = "20%", value_parser = warmup)]
+    /// Requests that warm up the caches and are not counted: a number, a percentage, or those of a time (90s, 1h)
+    #[arg(long, alias = "warm-up", value_name = "N|N%|TIME", default_value = "20%", value_parser = warmup)]
     warmup: Warmup,
+    /// Report hits over time, in intervals of a number of requests or of the trace's time (60s, 1h), warm-up included
+    #[arg(long, value_name = "N|TIME", value_parser = interval, conflicts_with_all = ["by_tenant", "sample"])]
+    interval: Option<SeriesInterval>,
+    /// Write these intervals to FILE as CSV
+    #[arg(long, value_name = "FILE", requires = "interval")]
+    interval_csv: Option<PathBuf>,
     /// Whose rules to follow where implementations differ [default: libcachesim]
     #[arg(long, value_enum)]
     rules: Option<Rules>,
@@ -160,6 +166,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "by_tenant": arguments.by_tenant,
         "tenant_columns": arguments.tenants.tenant_columns,
         "rules": format!("{:?}", arguments.rules.unwrap_or_default()).to_lowercase(),
+        "interval": arguments.interval.map(|interval| match interval {
+            SeriesInterval::Accesses(requests) => json!({ "requests": requests }),
+            SeriesInterval::Seconds(seconds) => json!({ "seconds": seconds }),
+        }),
         "size_on_hit": format!("{:?}", arguments.size_on_hit.unwrap_or_default()).to_lowercase(),
         "admission": arguments.admission.map(admission::words),
         "first_size": arguments.first_size,
@@ -185,11 +195,20 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| named(name.trim())).collect();
     let policies = policies.map_err(|error| error.to_string())?;
     unused_flags::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
-    let outputs = [arguments.common.result_file(), arguments.csv.as_deref()];
+    if arguments.interval.is_some() && !arguments.common.wants_json() && arguments.interval_csv.is_none() {
+        return Err("--interval: needs --json or --interval-csv, since the text has no intervals".to_owned());
+    }
+    let outputs =
+        [arguments.common.result_file(), arguments.csv.as_deref(), arguments.interval_csv.as_deref()];
     Files::reading(&arguments.traces).writing(outputs).check()?;
     if let Some(folder) = &arguments.plot {
         make_folder("--plot", folder)?;
     }
+    let is_random = arguments.sample.is_some()
+        || arguments.admission.is_some_and(SimulatedAdmission::is_random)
+            && policies.iter().any(Named::has_rules)
+        || policies.iter().any(Named::is_random);
+    let seed = if is_random { arguments.common.seed() } else { 1 };
     let settings = Settings {
         rule_book: match arguments.rules.unwrap_or_default() {
             Rules::Libcachesim => RuleBook::Reference,
@@ -202,7 +221,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         refresh_seconds: arguments.refresh.unwrap_or(0),
         any_weight: false,
         admission: arguments.admission.unwrap_or_default(),
-        seed: arguments.common.seed,
+        seed,
     };
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Plan {
@@ -211,6 +230,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         settings,
         flash: arguments.flash.settings()?,
         warmup: arguments.warmup,
+        series: arguments.interval,
         first_size: arguments.first_size,
         ignore_size,
         ignore_ttl: arguments.ignore_ttl,
@@ -316,6 +336,9 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     if let Some(csv) = &arguments.csv {
         write_file(csv, report::csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
     }
+    if let Some(csv) = &arguments.interval_csv {
+        write_file(csv, report::series_csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
+    }
     if let Some(folder) = &arguments.plot {
         for picture in plot::pictures(&outcome).map_err(|error| error.to_string())? {
             write_picture(folder, picture.name, &picture.svg)?;
@@ -350,9 +373,32 @@ fn warmup(text: &str) -> Result<Warmup, String> {
             share if share <= 1.0 => Ok(Warmup::Share(share)),
             _ => Err(format!("{text} is more than 100% of the requests")),
         },
+        time if is_time(time) => seconds(time).map(Warmup::Seconds),
         number => quantity::number(number).map(Warmup::Accesses).map_err(|_| {
-            format!("{text:?} is not a number of requests or a percentage: write 100000 or 20%")
+            format!("{text:?} is not a number of requests, a percentage or a time: write 100000, 20% or 1h")
         }),
+    }
+}
+
+fn interval(text: &str) -> Result<SeriesInterval, String> {
+    match text.trim() {
+        time if is_time(time) => seconds(time).map(SeriesInterval::Seconds),
+        number => quantity::count(number).map(SeriesInterval::Accesses).map_err(|_| {
+            format!("{text:?} is not a number of requests above 0 or a time: write 100000, 60s or 1h")
+        }),
+    }
+}
+
+/// Whether a time was meant: 5m is five minutes, 5M five million requests.
+fn is_time(text: &str) -> bool {
+    text.ends_with(['s', 'm', 'h', 'n'])
+}
+
+fn seconds(text: &str) -> Result<u32, String> {
+    let time = quantity::duration(text)?;
+    match u32::try_from(time.as_secs()) {
+        Ok(seconds) if seconds > 0 && time.subsec_nanos() == 0 => Ok(seconds),
+        _ => Err(format!("{text}: must be whole seconds, at least 1s")),
     }
 }
 

@@ -111,7 +111,7 @@ impl Arguments {
     }
 
     fn runner(&self, stop: &Stop) -> Result<Runner, String> {
-        let Common { seed, quiet, .. } = self.common;
+        let (seed, quiet) = (self.common.seed(), self.common.quiet);
         let runner = Runner::new(self.scale.unwrap_or(SCALE), seed, stop.clone(), Progress::new(quiet))
             .with_bucket_writes(self.bucket_writes)
             .with_logs(self.logs.clone());

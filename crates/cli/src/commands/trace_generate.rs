@@ -99,7 +99,7 @@ pub fn run(command: &Command) -> ExitCode {
     match command {
         Command::Cdn(arguments) => {
             let config = arguments.config();
-            let seed = arguments.writing.common.seed;
+            let seed = arguments.writing.common.seed();
             let make = |stop: &Stop| -> Option<Box<dyn Accesses>> {
                 Some(Box::new(Cdn::cancellable(&config, seed, &mut || !stop.is_set())?))
             };
@@ -111,7 +111,7 @@ pub fn run(command: &Command) -> ExitCode {
             let config = ZipfConfig { requests, objects, exponent, size_bytes: size };
             let settings =
                 json!({ "requests": requests, "objects": objects, "exponent": exponent, "size_bytes": size });
-            match ZipfAccesses::new(config, writing.common.seed) {
+            match ZipfAccesses::new(config, writing.common.seed()) {
                 Ok(workload) => conclude("zipf", writing, |_| Some(Box::new(workload)), requests, &settings),
                 Err(error) => usage_error(&format!("--exponent: {error}")),
             }

@@ -12,6 +12,7 @@ mod names;
 mod predict;
 mod recordings;
 mod reports;
+mod seed;
 mod serve;
 mod simulate;
 mod ssd;

@@ -469,3 +469,56 @@ fn plot_directory_with_missing_parent_is_refused() {
     assert!(err(&output).contains("--plot: cannot create the directory "), "{}", err(&output));
     assert!(!directory.path().join("no").exists());
 }
+
+/// FIFO of three objects hits at 7, 8 and 11 seconds.
+#[test]
+fn interval_reports_hits_over_time_and_warmup_can_be_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    let csv = directory.path().join("over_time.csv");
+    let call = ["simulate", &trace, "--policy", "fifo", "--size", "30", "--json", "-", "--warmup"];
+    let found = |more: &[&str]| result(&flashwright(&[&call[..], more].concat()));
+    let series = |found: &Value| -> Vec<[u64; 3]> {
+        let points = found["rows"][0]["series"].as_array().unwrap().iter();
+        points.map(|point| ["start", "requests", "hits"].map(|key| point[key].as_u64().unwrap())).collect()
+    };
+    let in_time = found(&["0", "--interval", "5s", "--interval-csv", csv.to_str().unwrap()]);
+    assert_eq!(series(&in_time), [[0, 5, 0], [5, 5, 2], [10, 2, 1]]);
+    assert_eq!(in_time["config"]["interval"]["seconds"], 5);
+    let rows = std::fs::read_to_string(&csv).unwrap();
+    assert_eq!(
+        rows.lines().next().unwrap(),
+        "policy,size_bytes,start,requests,hits,object_hit_ratio,byte_hit_ratio"
+    );
+    assert_eq!(rows.lines().nth(2).unwrap(), "fifo,30,5,5,2,0.400000,0.400000");
+    assert_eq!(series(&found(&["50%", "--interval", "6"])), [[0, 6, 0], [6, 6, 3]]);
+    assert_eq!(series(&found(&["0"])), [[0; 3]; 0]);
+
+    let warm = found(&["8s"]);
+    assert_eq!((&warm["warmup_requests"], &warm["rows"][0]["hits"]), (&Value::from(8), &Value::from(2)));
+}
+
+#[test]
+fn times_for_interval_and_warmup_are_refused_where_they_cannot_be_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let timed = trace(directory.path(), TEXTBOOK);
+    let untimed = trace_named(directory.path(), "untimed.csv", "key,size\na,10\nb,10\na,10\n");
+    for (trace, flags, message) in [
+        (&timed, &["--interval", "5s"][..], "--interval: needs --json or --interval-csv"),
+        (&timed, &["--interval", "0", "--json", "-"], "write 100000, 60s or 1h"),
+        (&timed, &["--interval", "500ms", "--json", "-"], "500ms: must be whole seconds, at least 1s"),
+        (&timed, &["--interval", "5s", "--sample", "10%", "--json", "-"], "cannot be used with"),
+        (&timed, &["--warmup", "5s", "--by-tenant"], "--warmup: a time cannot be combined with --by-tenant"),
+        (&timed, &["--warmup", "5s", "--sample", "50%"], "--warmup: a time cannot be combined with --sample"),
+        (&untimed, &["--warmup", "5s"], "--warmup: the trace has no times"),
+        (
+            &untimed,
+            &["--interval", "5s", "--json", "-", "--warmup", "0"],
+            "--interval: the trace has no times",
+        ),
+    ] {
+        let output = flashwright(&[&["simulate", trace, "--size", "30"], flags].concat());
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        assert!(err(&output).contains(message), "{flags:?}: {}", err(&output));
+    }
+}

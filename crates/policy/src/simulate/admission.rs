@@ -27,6 +27,14 @@ pub enum SimulatedAdmission {
     AdaptSize(u64),
 }
 
+impl SimulatedAdmission {
+    /// Whether it draws random numbers.
+    #[must_use]
+    pub fn is_random(self) -> bool {
+        matches!(self, Self::Probability(_) | Self::SizeProbability(_) | Self::AdaptSize(_))
+    }
+}
+
 /// The state of an admission rule.
 pub(super) struct Admitter {
     rule: SimulatedAdmission,

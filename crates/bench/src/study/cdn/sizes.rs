@@ -119,6 +119,7 @@ fn simulated(
         settings: Settings { rule_book: RuleBook::Paper, seed: runner.seed, ..Settings::default() },
         flash: FlashSettings { block_bytes: Some(block_bytes), ..FlashSettings::default() },
         warmup: Warmup::Share(WARMUP),
+        series: None,
         first_size: false,
         ignore_size: false,
         ignore_ttl: false,

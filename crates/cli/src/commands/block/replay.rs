@@ -191,7 +191,7 @@ fn source(arguments: &Arguments) -> Result<Source, String> {
     if arguments.generate.is_some() {
         let warm_up = arguments.warm_up.unwrap_or(arguments.operations / 3);
         let config = InnodbConfig::default();
-        return Ok(Source::innodb(config, arguments.common.seed, arguments.operations, warm_up));
+        return Ok(Source::innodb(config, arguments.common.seed(), arguments.operations, warm_up));
     }
     if arguments.trace.is_empty() {
         return Err("nothing to replay: name a TRACE, or use --generate mysql8".into());

@@ -29,6 +29,7 @@ pub struct Arguments {
 
 /// Runs `block serve`.
 pub fn run(arguments: &Arguments) -> ExitCode {
+    arguments.common.warn_of_unused_seed("block serve");
     arguments.common.conclude("block serve", &arguments.options.config(), serve(arguments))
 }
 

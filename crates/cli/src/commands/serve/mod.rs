@@ -44,6 +44,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let Arguments { settings, common, .. } = arguments;
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     let recorded = json!({ "flash": settings.flash, "dram": settings.dram, "listen": listen });
+    common.warn_of_unused_seed("serve");
     common.conclude("serve", &recorded, serve(&settings, &common))
 }
 

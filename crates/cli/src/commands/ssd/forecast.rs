@@ -99,7 +99,7 @@ fn expected(arguments: &Arguments, card: &Card, log: &DriveLog) -> Result<Option
     let file = jobs::load(path)?;
     let stop = arguments.common.new_stop();
     arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let test = Test { card, file: &file, capacities: arguments.capacities, seed: arguments.common.seed };
+    let test = Test { card, file: &file, capacities: arguments.capacities, seed: arguments.common.seed() };
     let expected = test.expected(log, &stop).map_err(|error| format!("{}: {error}", path.display()))?;
     expected.map(Some).ok_or_else(|| "interrupted: the model run has not ended".into())
 }

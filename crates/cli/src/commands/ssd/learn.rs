@@ -85,7 +85,7 @@ fn found(arguments: &Arguments) -> Result<Finding, String> {
     let observed = observed(arguments)?;
     let stop = arguments.common.new_stop();
     arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let settings = Settings { base: &base, policies: &POLICIES, seed: arguments.common.seed };
+    let settings = Settings { base: &base, policies: &POLICIES, seed: arguments.common.seed() };
     let progress = Progress::new(arguments.common.quiet);
     let mut fit = learn(&observed, &settings, &stop, &progress).map_err(|error| error.to_string())?;
     if let Some(name) = arguments.out.as_deref().and_then(Path::file_stem) {

@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         write_bytes: arguments.write_size,
         depth: arguments.depth as usize,
         max_passes: arguments.max_passes,
-        seed: arguments.common.seed,
+        seed: arguments.common.seed(),
     };
     let fill = || {
         destroy(&arguments.device, &arguments.confirm, &arguments.common, |device, stop| {

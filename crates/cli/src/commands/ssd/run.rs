@@ -156,7 +156,7 @@ fn prepare(arguments: &Arguments) -> Result<(Card, Shape), String> {
 impl Arguments {
     /// The card's garbage collection, with the policy of the flag if it is given.
     fn upkeep(&self, card: &Card) -> Upkeep {
-        let of_card = card.upkeep(self.common.seed);
+        let of_card = card.upkeep(self.common.seed());
         Upkeep { victims: self.gc.unwrap_or(of_card.victims), ..of_card }
     }
 
@@ -304,7 +304,7 @@ impl Arguments {
 
     fn run_counted(&self, ftl: &mut Ftl, stop: &Stop) -> Counted {
         let mut pace = Pace::new(self.common.quiet);
-        let (pattern, length, seed) = (self.pattern(), self.length(), self.common.seed);
+        let (pattern, length, seed) = (self.pattern(), self.length(), self.common.seed());
         let counted = run::run(ftl, &pattern, length, seed, &mut Untimed, |done, total| {
             pace.update(done, total);
             !stop.is_set()
@@ -326,7 +326,7 @@ impl Arguments {
             drive,
             &self.pattern(),
             (self.length(), load),
-            self.common.seed,
+            self.common.seed(),
             |served, latency_ns| histograms[usize::from(served == Served::Read)].record(latency_ns),
             |done, total| {
                 pace.update(done, total);

@@ -52,7 +52,7 @@ fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, Strin
     }
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let mut source = Source::innodb(workload, common.seed, *operations, 0);
+    let mut source = Source::innodb(workload, common.seed(), *operations, 0);
     let bar = Bar::new(Unit::Custom, common.quiet);
     let advance = |requests: u64| bar.set(requests, requests, format!("{requests} requests"));
     let written = record(&mut source, output, &stop, &advance);

@@ -61,7 +61,7 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     let layout = shape.clone().layout().map_err(|error| super::by_its_flag(&error))?;
     let capacity_bytes = layout.capacity_bytes();
     let target = Target { capacity_bytes, handles: layout.handles().len() as u16, scale: arguments.scale };
-    let plan = Plan::new(&file, target, arguments.common.seed)
+    let plan = Plan::new(&file, target, arguments.common.seed())
         .map_err(|error| format!("{}, {error}", path.display()))?;
     for warning in file.warnings.iter().chain(&plan.warnings) {
         arguments.common.warn(format_args!("{}, {warning}", path.display()));
@@ -72,7 +72,7 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let is_ready = flags.precondition.is_none_or(|capacities| {
-        ssd::run::precondition(&mut drive, capacities, arguments.common.seed, |done, total| {
+        ssd::run::precondition(&mut drive, capacities, arguments.common.seed(), |done, total| {
             bar.set(done, total, "preconditioning");
             !stop.is_set()
         })
@@ -82,7 +82,7 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     }
     let interval_bytes = (flags.interval * capacity_bytes as f64) as u64;
     let outcome =
-        jobs::run::run(plan, &mut drive, (interval_bytes, arguments.common.seed), &stop, |host_bytes| {
+        jobs::run::run(plan, &mut drive, (interval_bytes, arguments.common.seed()), &stop, |host_bytes| {
             bar.set(
                 0,
                 0,
