@@ -263,6 +263,12 @@ fn failed_bucket_is_empty_after_a_clean_close_and_a_kill() {
     let mut reopened = case.create(&device);
     reopened.restore(&snapshot).expect("its own snapshot");
     assert_eq!(found(&reopened, 0..100), expected);
+    // Its bucket is written after the removal that is recorded for the older version.
+    overwrite(&reopened, expected[0], 3);
+    drain(&reopened);
+    let recovered = case.recovered(&device).expect("a whole journal");
+    assert_eq!(Case::version(&recovered, expected[0], 3), Some(3));
+    drop(recovered);
     for version in 0..2000 {
         overwrite(&reopened, 500, version);
         drain(&reopened);
@@ -340,4 +346,75 @@ fn step_flushes_its_writes_if_items_are_to_survive_a_power_cut() {
         assert_eq!(flush, expected, "{end:?}");
         assert_eq!(changes.last().copied() == flush, flush.is_some(), "{changes:?}");
     }
+}
+
+#[test]
+fn removal_that_stays_pending_survives_the_shortening_of_the_journal() {
+    let mut case = journaled(End::Kill);
+    // Each step writes the bucket with the most entries.
+    (case.config.writes_per_step, case.config.max_write_bytes) = (1, 512);
+    let device: Arc<dyn Device> = Arc::new(case.blank_device());
+    let soc = case.create(&device);
+    (0..60).for_each(|key| Case::put(&soc, key, 1));
+    drain(&soc);
+    Case::forget(&soc, 0);
+    let others: Vec<u64> =
+        found(&soc, 1..60).into_iter().filter(|&key| offset_of(&soc, key) != offset_of(&soc, 0)).collect();
+    let busy: Vec<u64> = others
+        .iter()
+        .copied()
+        .filter(|&key| offset_of(&soc, key) == offset_of(&soc, others[0]))
+        .take(2)
+        .collect();
+    let records = case.config.journal_place().expect("a journal").blocks * 55;
+    for version in 2..2 * records {
+        busy.iter().for_each(|&key| overwrite(&soc, key, version));
+        block_on(soc.step(Waiting::Thread, NOW));
+    }
+    assert!(soc.stats().pending_entries > 0, "the removal is pending");
+    let recovered = case.recovered(&device).expect("a whole journal");
+    assert_eq!(Case::version(&recovered, 0, 1), None);
+    assert_eq!(Case::version(&recovered, busy[0], 2 * records), Some(2 * records - 1));
+}
+
+/// Sets whose journal is half full of records that are no longer needed.
+fn with_half_full_journal(end: End) -> (Arc<WatchedDevice>, Case, Soc) {
+    let mut case = journaled(end);
+    case.config.filter_bytes_per_bucket = 0;
+    let watched = Arc::new(WatchedDevice::new(case.blank_device()));
+    let soc = case.create(&(Arc::clone(&watched) as Arc<dyn Device>));
+    (0..100).for_each(|key| Case::put(&soc, key, 1));
+    drain(&soc);
+    // Without filters, removals of absent keys are recorded too.
+    (1000..1600).for_each(|key| Case::forget(&soc, key));
+    soc.acknowledge();
+    // Too many removals are pending at the start of the step.
+    block_on(soc.step(Waiting::Thread, NOW));
+    assert!(soc.is_journal_half_full() && soc.stats().pending_entries == 0);
+    (watched, case, soc)
+}
+
+#[test]
+fn journal_is_written_and_flushed_before_records_are_dropped() {
+    let (watched, case, soc) = with_half_full_journal(End::PowerLoss);
+    let changes = changes_of(&watched, &case, || soc.shorten_journal());
+    assert!(changes.contains(&(RequestKind::Write, true)), "{changes:?}");
+    // Buckets whose removals are dropped may not be flushed yet.
+    assert_eq!(changes.last(), Some(&(RequestKind::Flush, false)), "{changes:?}");
+    assert!(!soc.is_journal_half_full());
+}
+
+#[test]
+fn no_record_is_dropped_while_the_journal_cannot_be_written() {
+    let (watched, case, soc) = with_half_full_journal(End::Kill);
+    watched.watch(|_| Err(IoError::new(ErrorKind::Medium, "the journal cannot be written")));
+    soc.shorten_journal();
+    assert!(soc.is_journal_half_full());
+    watched.unwatch();
+    soc.shorten_journal();
+    assert!(!soc.is_journal_half_full());
+    soc.acknowledge();
+    let expected = found(&soc, 0..100);
+    let recovered = case.recovered(&(watched as Arc<dyn Device>)).expect("a whole journal");
+    assert_eq!(found(&recovered, 0..100), expected);
 }
