@@ -177,7 +177,7 @@ fn commented_header_contains_the_configured_columns() {
     let timed = read_as("csv:time,key,size", "# time_ms,key,size,flags\n1000,7,100,0\n2000,8,200,0\n").0;
     assert_eq!(triples(&timed), ROWS);
     let error = refusal("# url of a page\n/a 100\n", Some("csv:key=url,size=bytes"));
-    assert!(error.contains("the first line has no column `url`"), "{error}");
+    assert!(error.contains("the table has no column `url`"), "{error}");
 }
 
 #[test]

@@ -52,7 +52,8 @@ pub struct ConvertArguments {
     /// Output file, compressed if it ends in .gz, .zst or .xz
     #[arg(value_name = "OUT", required = true)]
     output: PathBuf,
-    /// Format to write: plain, oracle-general, webcachesim or binary [default: by OUT's extension: .csv, .txt, .oracleGeneral, .tr, .fwt]
+    /// Format to write: plain, oracle-general, webcachesim, binary or parquet [default: by OUT's extension: .csv, .txt, .oracleGeneral,
+    /// .tr, .fwt, .parquet]
     #[arg(long, value_name = "FORMAT", value_parser = target)]
     to: Option<Target>,
     /// plain: add a time-to-live column
@@ -254,7 +255,7 @@ impl ConvertArguments {
 pub fn target_for(to: Option<Target>, output: &Path) -> Result<Target, String> {
     to.or_else(|| Target::of_name(output)).ok_or_else(|| {
         format!(
-            "{}: no format that can be written has this ending; name it .csv, .oracleGeneral, .tr or .fwt, or choose a format with \
+            "{}: no format that can be written has this ending; name it .csv, .oracleGeneral, .tr, .fwt or .parquet, or choose a format with \
              --to ({})",
             output.display(),
             Target::NAMES.join(", ")

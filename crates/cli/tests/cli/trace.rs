@@ -93,7 +93,7 @@ fn output_name_of_an_unknown_format_is_refused_unless_the_format_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let made = at(folder.path(), "made.csv");
     json(&["trace", "generate", "zipf", "--requests", "1000", "--objects", "100", "-o", &made]);
-    for name in ["out.lcs", "out.lcs.zst", "out.jsonl", "out.bin", "out.LIS", "out.parquet"] {
+    for name in ["out.lcs", "out.lcs.zst", "out.jsonl", "out.bin", "out.LIS", "out.orc"] {
         let out = at(folder.path(), name);
         for command in [
             &["trace", "convert", &made, &out][..],

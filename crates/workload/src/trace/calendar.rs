@@ -1,4 +1,6 @@
-//! Parses dates and times of day, to seconds and nanoseconds since 1970.
+//! Parses and writes dates and times of day, as seconds and nanoseconds since 1970.
+
+use std::io::Write as _;
 
 /// Date and time in Apache's logs, `10/Oct/2000:13:55:36 -0700`.
 pub(super) fn log_time_ns(text: &[u8]) -> Option<u64> {
@@ -44,6 +46,16 @@ pub(super) fn iso_time_ns(text: &[u8]) -> Option<u64> {
     second.checked_mul(1_000_000_000)?.checked_add(below_ns)
 }
 
+/// Appends a time in nanoseconds since 1970 in ISO 8601, with nine decimals.
+pub(super) fn push_iso_time(time_ns: u64, text: &mut Vec<u8>) {
+    let (second, below_ns) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    let (year, month, day) = date(second / 86_400);
+    let (hours, minutes, seconds) = (second / 3600 % 24, second / 60 % 60, second % 60);
+    let written =
+        write!(text, "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{below_ns:09}");
+    written.expect("writing to memory cannot fail");
+}
+
 /// Time of day, `13:55:36`.
 fn second_of_day(text: &[u8]) -> Option<u64> {
     let [hours, minutes, seconds] = [&text[..2], &text[3..5], &text[6..8]].map(digits);
@@ -65,6 +77,18 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     days.checked_sub(719_468)
 }
 
+/// The inverse of [`days_since_1970`].
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
 fn digits(text: &[u8]) -> Option<u64> {
     let is_number = !text.is_empty() && text.len() <= 4 && text.iter().all(u8::is_ascii_digit);
     is_number.then(|| text.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
@@ -83,6 +107,17 @@ mod tests {
             [&b"10/Okt/2000:13:55:36 -0700"[..], b"10/Oct/2000", b"10/Oct/2000:25:55:36 -0700", b"", b"1/2/3"]
         {
             assert_eq!(log_time_ns(wrong), None);
+        }
+    }
+
+    #[test]
+    fn written_time_reads_back() {
+        // Up to the year 2553.
+        let spread = (0..2990_u64).map(|number| number * 6_148_914_691_236_517);
+        for time_ns in spread.chain([951_782_400_000_000_000]) {
+            let mut text = Vec::new();
+            push_iso_time(time_ns, &mut text);
+            assert_eq!(iso_time_ns(&text), Some(time_ns), "{}", String::from_utf8_lossy(&text));
         }
     }
 

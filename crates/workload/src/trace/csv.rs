@@ -38,8 +38,13 @@ pub(super) static FORMAT: Format = Format {
     time_units_per_second: 1,
     files: FileOrder::InTurn,
     plausible: |head| head.table().is_some_and(|table| table.is_identified()),
-    reader: |options| Box::new(Reader { columns: CsvColumns::default(), layout: None, options: *options }),
+    reader,
 };
+
+/// A reader of tables.
+pub(super) fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
+    Box::new(Reader { columns: CsvColumns::default(), layout: None, options: *options })
+}
 
 const SEPARATORS: [u8; 5] = [b',', b';', b'\t', b'|', b' '];
 
@@ -164,7 +169,9 @@ impl CsvColumns {
                         }
                         Column::Named(name) => (called(name), name.clone()),
                     };
-                    place.map(|place| (place, *field)).ok_or(RowError::NoColumn(text))
+                    place
+                        .map(|place| (place, *field))
+                        .ok_or_else(|| RowError::NoColumn { nearest: nearest(&text, &cells), column: text })
                 })
                 .collect::<Result<_, _>>()?,
         };
@@ -181,6 +188,16 @@ impl CsvColumns {
         let has = std::array::from_fn(|field| places.iter().any(|(_, known)| *known == field));
         Ok(Layout { separator, places, has, time_units_per_second: None })
     }
+}
+
+/// The cell of a header that is most similar to a column's name; `None` if none is similar.
+fn nearest(name: &str, header: &[&[u8]]) -> Option<String> {
+    let cells = header.iter().map(|cell| String::from_utf8_lossy(cell));
+    let distant = cells.map(|cell| {
+        (strsim::damerau_levenshtein(&cell.to_lowercase(), &name.to_lowercase()), cell.into_owned())
+    });
+    let (distance, cell) = distant.min()?;
+    (2 * distance <= name.chars().count()).then_some(cell)
 }
 
 impl Column {
@@ -548,10 +565,12 @@ mod tests {
     #[test]
     fn missing_column_is_reported_by_name() {
         let lacks = |columns, line: &str| read(columns, &[line]).unwrap_err().to_string();
-        assert_eq!(lacks("key=5", "a,b"), "the first line has no column `5`");
-        assert_eq!(lacks("key=obj", "id,size"), "the first line has no column `obj`");
-        let unnamed = "the first line does not name the column of the key; \
-                       say which column is what, as in `csv:time,key,-,size`";
+        assert_eq!(lacks("key=5", "a,b"), "the table has no column `5`");
+        assert_eq!(lacks("key=obj", "id,size"), "the table has no column `obj`");
+        let misspelt = "the table has no column `lenght`; did you mean `Length`?";
+        assert_eq!(lacks("key=id,size=lenght", "id,Length"), misspelt);
+        let unnamed = "the header does not name the column of the key; \
+                       say which column is what, as in `csv:time,key,-,size` or `parquet:key=object`";
         assert_eq!(lacks("", "when,what"), unnamed);
     }
 

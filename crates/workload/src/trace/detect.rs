@@ -13,6 +13,7 @@ use super::cut::Cut;
 use super::error::TraceError;
 use super::foreign;
 use super::lines::{Lines, RecordKind, comment_text};
+use super::parquet;
 use super::records::{Framing, Records, mark_bytes};
 use super::rows::{ReaderOptions, RowReader, Rows};
 use super::{FORMATS, Format};
@@ -250,7 +251,8 @@ fn unrecognised(
 /// The format of a file that `expected`, the format of the files before it, cannot read; `None` if undetected.
 pub(super) fn other_than(expected: &'static Format, path: &Path, head: &Head<'_>) -> Option<&'static Format> {
     // With configured columns, nothing is known about other tables.
-    if !expected.is_detectable() || (expected.name == csv::FORMAT.name && head.is_text()) {
+    let is_table = [csv::FORMAT.name, parquet::FORMAT.name].contains(&expected.name);
+    if !expected.is_detectable() || (is_table && head.is_text()) {
         return None;
     }
     let reads = [false, true]

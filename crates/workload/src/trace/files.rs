@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +16,9 @@ use super::block::events::EventCounts;
 use super::block::{BlockFormat, Events};
 use super::error::TraceError;
 use super::foreign;
+use super::input;
 use super::lines::RecordKind;
+use super::parquet;
 use super::records::{Framing, Records};
 use super::row_error::RowError;
 use super::rows::{Row, RowReader, Rows};
@@ -87,6 +90,13 @@ impl TraceFiles {
             notes.push(format!("{} files are merged by time", paths.len()));
         }
         let events = events_of(format, events, &paths, &mut opened, &mut notes)?;
+        if format.name == parquet::FORMAT.name
+            && let Some(path) =
+                paths.iter().find(|path| !File::open(path).is_ok_and(|file| input::is_parquet(&file)))
+        {
+            let hint = "it is not a Parquet file: --format csv reads tables of text".to_owned();
+            return Err(TraceError::Foreign { path: path.clone(), hint });
+        }
         let mut readers = paths.iter().zip(opened).map(|(path, mut records)| {
             let mut reader = make(events)?;
             begin(path, &mut records, reader.as_mut())?;

@@ -15,7 +15,7 @@ const MARKS: [(&[u8], Foreign); 13] = [
     (b"PK\x03\x04", Foreign { what: "a ZIP archive", command: "unzip -p FILE" }),
     (b"\x04\x22\x4d\x18", Foreign { what: "LZ4 data", command: "lz4 -dc FILE" }),
     (b"7z\xbc\xaf\x27\x1c", Foreign { what: "a 7z archive", command: "7z x -so FILE" }),
-    (b"PAR1", Foreign { what: "a Parquet file", command: "duckdb -csv -c \"FROM 'FILE'\"" }),
+    (b"PAR1", Foreign { what: "a Parquet file in a pipe or in compressed data", command: TWICE }),
     (&ZSTD_MAGIC, Foreign { what: "zstd data in compressed data", command: TWICE }),
     (&XZ_MAGIC, Foreign { what: "xz data in compressed data", command: TWICE }),
     (b"\x1f\x8b\x08", Foreign { what: "gzip data in compressed data", command: TWICE }),

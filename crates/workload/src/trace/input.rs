@@ -4,12 +4,15 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use flate2::bufread::GzDecoder;
+
+use super::parquet;
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// Blocks that the thread can be ahead.
@@ -32,7 +35,8 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     if path == Path::new(STANDARD_INPUT) {
         return decompressed(Box::new(io::stdin()));
     }
-    decompressed(Box::new(File::open(path)?))
+    let file = File::open(path)?;
+    if is_parquet(&file) { table(file, None) } else { decompressed(Box::new(file)) }
 }
 
 /// Like [`open`], and adds the (compressed) bytes read from the file to `taken`.
@@ -40,7 +44,22 @@ pub(super) fn open_counting(path: &Path, taken: Arc<AtomicU64>) -> io::Result<Bo
     if path == Path::new(STANDARD_INPUT) {
         return open(path);
     }
-    decompressed(Box::new(Counting { file: File::open(path)?, taken }))
+    let file = File::open(path)?;
+    if is_parquet(&file) {
+        return table(file, Some(taken));
+    }
+    decompressed(Box::new(Counting { file, taken }))
+}
+
+/// The text of a Parquet file.
+fn table(file: File, taken: Option<Arc<AtomicU64>>) -> io::Result<Box<dyn Read + Send>> {
+    Ahead::start("Parquet", parquet::open(file, taken)?)
+}
+
+/// Whether the file is in the Parquet format, which is read at any place. A pipe is not.
+pub(super) fn is_parquet(file: &File) -> bool {
+    let mut magic = [0; parquet::MAGIC.len()];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == parquet::MAGIC
 }
 
 /// A file that counts the bytes read from it.

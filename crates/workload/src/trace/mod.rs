@@ -29,6 +29,7 @@ mod lirs;
 mod mooncake;
 mod numbers;
 mod oracle_general;
+mod parquet;
 mod plain;
 mod records;
 pub mod replay;
@@ -51,6 +52,7 @@ pub use amplify::{Amplify, SuffixRule};
 pub use csv::{ColumnsError, Contradiction, CsvColumns};
 pub use cut::Cut;
 pub use error::TraceError;
+pub use parquet::parquet_columns;
 pub use replay::{Order, Rejected, Replay, ReplayConfig, ReplayStats};
 pub use row_error::RowError;
 pub use rows::{HeaderMismatch, Unreadable};
@@ -86,7 +88,7 @@ pub struct Format {
 }
 
 /// The readable formats.
-pub static FORMATS: [&Format; 35] = [
+pub static FORMATS: [&Format; 36] = [
     &plain::FORMAT,
     &kv::FORMAT,
     &cdn::FORMAT,
@@ -113,6 +115,7 @@ pub static FORMATS: [&Format; 35] = [
     &numbers::U64_LE,
     &numbers::U64_BE,
     &csv::FORMAT,
+    &parquet::FORMAT,
     &binary::FORMAT,
     &cachebench_binary::FORMAT,
     &lcs::FORMAT,
@@ -132,8 +135,18 @@ impl Format {
 
     /// Whether the format leaves its time unit open, so that it can be configured.
     pub(super) fn has_time_units(&self) -> bool {
-        const OPEN: [&str; 9] =
-            ["cdn", "csv", "ibm-cos", "kvcache", "mooncake", "plain", "storage", "twitter", "webcachesim"];
+        const OPEN: [&str; 10] = [
+            "cdn",
+            "csv",
+            "ibm-cos",
+            "kvcache",
+            "mooncake",
+            "parquet",
+            "plain",
+            "storage",
+            "twitter",
+            "webcachesim",
+        ];
         OPEN.contains(&self.name)
     }
 
@@ -152,8 +165,8 @@ impl Format {
             let unknown = || TraceError::UnknownFormat { name: name.to_owned(), known: Self::names() };
             Self::named(name).ok_or_else(unknown)
         };
-        let Some((table, columns)) = name.split_once(':').filter(|(table, _)| *table == csv::FORMAT.name)
-        else {
+        let tables = [csv::FORMAT.name, parquet::FORMAT.name];
+        let Some((table, columns)) = name.split_once(':').filter(|(table, _)| tables.contains(table)) else {
             return Ok((format(name)?, None));
         };
         let parsed = CsvColumns::parse(columns);

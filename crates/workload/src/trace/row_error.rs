@@ -106,11 +106,16 @@ pub enum RowError {
     #[error("the file has no header to find the column `{0}` by")]
     ChosenWithoutHeader(String),
     /// A configured column, by number or name, does not exist.
-    #[error("the first line has no column `{0}`")]
-    NoColumn(String),
+    #[error("the table has no column `{column}`{}", hint(nearest.as_deref()))]
+    NoColumn {
+        /// The column's number or name.
+        column: String,
+        /// The most similar name in the header, if it is similar enough to be meant.
+        nearest: Option<String>,
+    },
     /// A table without a configured or recognisable key column.
     #[error(
-        "the first line does not name the column of the key; say which column is what, as in `csv:time,key,-,size`"
+        "the header does not name the column of the key; say which column is what, as in `csv:time,key,-,size` or `parquet:key=object`"
     )]
     NoKeyColumn,
     /// The header contradicts the configured columns.
@@ -153,4 +158,8 @@ impl RowError {
         };
         fixed.into()
     }
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::TenantNames;
 use super::access::{Access, AccessKind};
 use super::binary::{Encoder, MOST_OBJECTS};
+use super::parquet::ParquetFile;
 use super::{Object, Row};
 use crate::{Request, RequestKind, Tenant};
 
@@ -37,6 +38,8 @@ pub enum Target {
     Webcachesim,
     /// libCacheSim's binary records, each with the number of the next access to its object.
     OracleGeneral,
+    /// A Parquet file with the columns `time_ns`, `key`, `op`, `size`, `ttl` and `tenant`.
+    Parquet,
     /// Flashwright's own: complete rows, including the bytes of keys.
     Binary,
 }
@@ -51,7 +54,7 @@ impl Target {
     /// Plain without optional columns.
     pub const PLAIN: Self = Self::Plain { ttl: false, tenant: false };
     /// The names of the formats that can be written.
-    pub const NAMES: [&'static str; 4] = ["plain", "oracle-general", "webcachesim", "binary"];
+    pub const NAMES: [&'static str; 5] = ["plain", "oracle-general", "webcachesim", "binary", "parquet"];
 
     /// Endings of text files.
     const TEXT_ENDINGS: [&'static str; 3] = ["csv", "txt", "plain"];
@@ -69,6 +72,7 @@ impl Target {
             () if ends_like(&super::oracle_general::FORMAT) => Some(Self::OracleGeneral),
             () if ends_like(&super::webcachesim::FORMAT) => Some(Self::Webcachesim),
             () if ends_like(&super::binary::FORMAT) => Some(Self::Binary),
+            () if ends_like(&super::parquet::FORMAT) => Some(Self::Parquet),
             () => match name.rsplit_once('.') {
                 // The writer itself rejects endings of other compressors.
                 Some((stem, ending))
@@ -91,6 +95,7 @@ impl Target {
             "oracle-general" => Some(Self::OracleGeneral),
             "webcachesim" => Some(Self::Webcachesim),
             "binary" => Some(Self::Binary),
+            "parquet" => Some(Self::Parquet),
             _ => None,
         }
     }
@@ -168,6 +173,7 @@ pub struct Writer {
 enum Sink {
     Text { form: text::TextFormat, out: Output, line: Vec<u8> },
     Linked { spool: Spool, compressed: Option<(PartFile, File)> },
+    Parquet(Box<ParquetFile>),
     Binary { encoder: Box<Encoder>, out: Output, bytes: Vec<u8> },
 }
 
@@ -193,6 +199,11 @@ impl Writer {
                 Sink::Linked { spool: Spool::new(spooled), compressed: Some((links, file)) }
             }
             Target::OracleGeneral => Sink::Linked { spool: Spool::new(file), compressed: None },
+            Target::Parquet if Output::is_compressed(path) => {
+                let what = "a Parquet file is compressed by columns: leave out the ending of the compression";
+                return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, what)));
+            }
+            Target::Parquet => Sink::Parquet(Box::new(ParquetFile::create(file).map_err(failed)?)),
             Target::Binary => {
                 let out = Output::new(path, file).map_err(failed)?;
                 Sink::Binary { encoder: Box::default(), out, bytes: Vec::new() }
@@ -231,6 +242,12 @@ impl Writer {
                     }
                     self.written.tenants_left_out += u64::from(access.tenant.is_some());
                     spool.push(access, &mut self.written)?.map_err(failed)?;
+                }
+                Sink::Parquet(out) => {
+                    let name = access.tenant.and_then(|it| self.names.get(it.index().checked_sub(1)?));
+                    self.written.tenants_left_out += u64::from(access.tenant.is_some() && name.is_none());
+                    out.push(access, name.map(AsRef::as_ref)).map_err(failed)?;
+                    self.written.accesses += 1;
                 }
                 Sink::Binary { .. } => self.write_row(&row_of(access), &[])?,
             }
@@ -317,6 +334,7 @@ impl Writer {
         let Self { path, part, sink, written, .. } = self;
         let done = match sink {
             Sink::Text { out, .. } => out.finish(),
+            Sink::Parquet(out) => out.finish(),
             Sink::Linked { spool, compressed: None } => spool.finish(None),
             Sink::Linked { spool, compressed: Some((_links, file)) } => spool.finish(Some((&path, file))),
             Sink::Binary { encoder, mut out, mut bytes } => {

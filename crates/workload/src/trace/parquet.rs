@@ -1,0 +1,41 @@
+//! Parquet files: tables, whose columns mean what those of [`csv`](super::csv) mean.
+//!
+//! A file is read as the text of the table with the same columns, so that names, units, words for operations and the handling of bad rows
+//! are those of other tables, and every format with a header accepts a Parquet file too. Nested columns are left out.
+
+use super::csv::{self, FORMAT as CSV};
+use super::{FileOrder, Format};
+
+mod read;
+mod value;
+mod write;
+
+pub(super) use read::open;
+pub use read::parquet_columns;
+pub(super) use write::ParquetFile;
+
+pub(super) const MAGIC: [u8; 4] = *b"PAR1";
+
+pub(super) static FORMAT: Format = Format {
+    name: "parquet",
+    about: "Parquet files whose columns name key and size; of others, the columns: parquet:key=object,size=bytes",
+    extensions: &["parquet"],
+    page_bytes: CSV.page_bytes,
+    time_units_per_second: 1,
+    files: FileOrder::InTurn,
+    plausible: |head| head.ends_like(&FORMAT) && (CSV.plausible)(head),
+    reader: csv::reader,
+};
+
+/// The last component of an error of the Parquet library.
+fn failed(error: parquet::errors::ParquetError) -> std::io::Error {
+    use parquet::errors::ParquetError;
+    let words = match error {
+        ParquetError::General(words) | ParquetError::NYI(words) | ParquetError::EOF(words) => words,
+        other => other.to_string(),
+    };
+    std::io::Error::new(std::io::ErrorKind::InvalidData, words)
+}
+
+#[cfg(test)]
+mod tests;
