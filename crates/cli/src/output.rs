@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::picture::Format;
+use bench::report::rows::parquet;
 use bench::run::stop::Stop;
 use bench::simulate::Named;
 use clap::Args;
@@ -362,6 +363,19 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // Without the sync, a power cut could leave the new name with missing contents.
     let written = written.and_then(|()| new.sync_all()).and_then(|()| std::fs::rename(&beside, &place));
     written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
+}
+
+/// Writes rows of a result, which are objects, as a Parquet file.
+pub fn write_rows(file: &Path, rows: &[Value]) -> std::io::Result<()> {
+    let bytes = parquet(rows).map_err(|error| cannot_write(file, &std::io::Error::other(error)))?;
+    write_file(file, &bytes)
+}
+
+/// Writes the rows that a result has as `name` to the file of `--parquet`, if it was given.
+pub fn write_parquet(file: Option<&PathBuf>, result: &Value, name: &str) -> Result<(), String> {
+    let Some(file) = file else { return Ok(()) };
+    let rows = result[name].as_array().map_or(&[][..], Vec::as_slice);
+    write_rows(file, rows).map_err(|error| error.to_string())
 }
 
 /// Creates the directory that `flag` names, if missing, before any work. A missing parent is reported as a mistake.

@@ -17,6 +17,7 @@ mod losses;
 pub mod noise;
 pub mod page;
 pub mod plot;
+pub mod rows;
 pub mod series;
 mod steadiness;
 pub mod sweep;

@@ -16,7 +16,7 @@ use bench::config::schema::Diagnostic;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
 use bench::progress::{Progress, ProgressOptions, stats_files};
-use bench::report::intervals::{IntervalFile, IntervalFormat};
+use bench::report::intervals::{self, IntervalFile, IntervalFormat};
 use bench::report::live::{Live, LiveWatcher};
 use bench::report::text::{self, SizeFormat, TextOptions};
 use bench::report::{RunReport, json, plot};
@@ -29,7 +29,7 @@ use server::metrics::Source;
 use crate::arguments::repeatable;
 use crate::files::Files;
 use crate::metrics;
-use crate::output::{Common, FAILED, Finding, PASSED, USAGE, write_file};
+use crate::output::{Common, FAILED, Finding, PASSED, USAGE, write_file, write_rows};
 
 /// The config that runs by default.
 const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
@@ -50,7 +50,7 @@ pub struct Arguments {
     /// Plot throughput, hit ratio and latencies to FILE (.svg or .png)
     #[arg(long, value_name = "FILE", help_heading = REPORTING)]
     plot: Option<PathBuf>,
-    /// Write the figures of each interval to FILE (.csv or .jsonl) as it ends
+    /// Write the figures of each interval to FILE (.csv or .jsonl) as it ends, or of all at the end (.parquet)
     #[arg(long, value_name = "FILE", help_heading = REPORTING)]
     intervals: Option<PathBuf>,
     /// Check the config and exit; --json gets what was found
@@ -244,7 +244,7 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
 
 fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
     metrics::permitted(arguments.metrics, arguments.allow_remote, "--allow-remote")?;
-    if let Some(file) = &arguments.intervals {
+    if let Some(file) = arguments.intervals.as_ref().filter(|file| !is_parquet(file)) {
         interval_format(file)?;
     }
     if let Some(file) = &arguments.plot {
@@ -265,9 +265,14 @@ fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
     beside_all.writing(named.into_iter().chain(stats)).check()
 }
 
+/// Whether the intervals are written as Parquet, at the end of the run.
+fn is_parquet(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"))
+}
+
 fn interval_format(file: &Path) -> Result<IntervalFormat, String> {
     IntervalFormat::of(file)
-        .ok_or_else(|| format!("{}: an interval file must end in .csv or .jsonl", file.display()))
+        .ok_or_else(|| format!("{}: an interval file must end in .csv, .jsonl or .parquet", file.display()))
 }
 
 fn run_session(
@@ -338,6 +343,11 @@ fn recorded(
     progress: &mut dyn Watcher,
 ) -> Result<(RunReport, std::io::Result<()>), Box<dyn std::error::Error>> {
     let Some(file) = &arguments.intervals else { return Ok((session.run(config, progress)?, Ok(()))) };
+    if is_parquet(file) {
+        let report = session.run(config, progress)?;
+        let rows: Vec<Value> = report.series.spans().map(|span| intervals::to_json(&span)).collect();
+        return Ok((report, write_rows(file, &rows)));
+    }
     let mut intervals = IntervalFile::create(file, interval_format(file)?, progress)?;
     let report = session.run(config, &mut intervals)?;
     Ok((report, intervals.finish()))

@@ -18,7 +18,7 @@ use ssd::Card;
 use ssd::model::carbon::Deployment;
 
 use crate::files::Files;
-use crate::output::{Common, Finding, make_folder, write_picture};
+use crate::output::{Common, Finding, make_folder, write_parquet, write_picture};
 use crate::quantity;
 use crate::trace_flags::TraceFlags;
 
@@ -90,6 +90,9 @@ pub struct Arguments {
     /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
     threads: Option<u32>,
+    /// Write the points to FILE as Parquet
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
     /// Plot hits against carbon, as SVG and PNG files in DIRECTORY
     #[arg(long, value_name = "DIRECTORY")]
     plot: Option<PathBuf>,
@@ -166,7 +169,8 @@ fn plan(arguments: &Arguments, configured: Option<&Configured>) -> Result<Plan, 
     if let Some(share) = arguments.soc.iter().flatten().find(|share| **share > 1.0) {
         return Err(format!("--soc: {}% is more than all of the flash", share * 100.0));
     }
-    Files::reading(&arguments.traces).writing([arguments.common.result_file()]).check()?;
+    let outputs = [arguments.common.result_file(), arguments.parquet.as_deref()];
+    Files::reading(&arguments.traces).writing(outputs).check()?;
     if let Some(folder) = &arguments.plot {
         make_folder("--plot", folder)?;
     }
@@ -349,6 +353,7 @@ fn predicted(arguments: &Arguments, configured: Option<&Configured>, plan: &Plan
         result["target"] = target.json(&outcome.points);
         text += &target.text(&outcome.points);
     }
+    write_parquet(arguments.parquet.as_ref(), &result, "points")?;
     Ok(Finding { result, text, failures: Vec::new() })
 }
 

@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::files::Files;
-use crate::output::{Common, Finding, make_folder, write_file, write_picture};
+use crate::output::{Common, Finding, make_folder, write_file, write_parquet, write_picture};
 use crate::quantity;
 use crate::trace_flags::{TenantColumns, TraceFlags};
 
@@ -91,6 +91,9 @@ pub struct Arguments {
     /// Write the results to FILE as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the rows of the result to FILE as Parquet
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
     /// Plot hit ratios over cache size, as SVG and PNG files in DIRECTORY
     #[arg(long, value_name = "DIRECTORY")]
     plot: Option<PathBuf>,
@@ -198,8 +201,12 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     if arguments.interval.is_some() && !arguments.common.wants_json() && arguments.interval_csv.is_none() {
         return Err("--interval: needs --json or --interval-csv, since the text has no intervals".to_owned());
     }
-    let outputs =
-        [arguments.common.result_file(), arguments.csv.as_deref(), arguments.interval_csv.as_deref()];
+    let outputs = [
+        arguments.common.result_file(),
+        arguments.csv.as_deref(),
+        arguments.parquet.as_deref(),
+        arguments.interval_csv.as_deref(),
+    ];
     Files::reading(&arguments.traces).writing(outputs).check()?;
     if let Some(folder) = &arguments.plot {
         make_folder("--plot", folder)?;
@@ -344,7 +351,9 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
             write_picture(folder, picture.name, &picture.svg)?;
         }
     }
-    Ok(Finding { result: report::json(&outcome), text: report::text(&outcome), failures: Vec::new() })
+    let result = report::json(&outcome);
+    write_parquet(arguments.parquet.as_ref(), &result, "rows")?;
+    Ok(Finding { result, text: report::text(&outcome), failures: Vec::new() })
 }
 
 fn typed_size(text: &str) -> Result<TypedSize, String> {

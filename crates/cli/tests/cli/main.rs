@@ -9,6 +9,7 @@ mod golden;
 mod interrupt;
 mod loop_device;
 mod names;
+mod parquet_files;
 mod predict;
 mod recordings;
 mod reports;

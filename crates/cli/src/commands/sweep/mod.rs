@@ -17,7 +17,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::output::{Common, Finding, name_of};
+use crate::output::{Common, Finding, check_writable, name_of, write_rows};
 use crate::quantity;
 use memory::Gauge;
 use plan::{Cell, Plan};
@@ -52,6 +52,9 @@ pub struct Arguments {
     /// Run the cells on a Ray cluster (only in the `flashwright` of the Python module)
     #[arg(long, value_name = "ray[:ADDRESS]")]
     engine: Option<String>,
+    /// Write the rows of all finished cells to FILE as Parquet, too
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cell", "dry_run"])]
+    parquet: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -82,6 +85,7 @@ fn swept(arguments: &Arguments) -> Result<Finding, String> {
     }
     let cells = results::keyed(&plan, cells)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    arguments.parquet.iter().try_for_each(|file| check_writable(file)).map_err(|error| error.to_string())?;
     let results = Results::open(&arguments.out)?;
     if arguments.dry_run {
         return Ok(listed(&cells, &results));
@@ -117,8 +121,12 @@ fn swept(arguments: &Arguments) -> Result<Finding, String> {
     if arguments.cell.is_none() {
         let (file, rows) = results.combine(&plan, &cells)?;
         result["results"] = name_of(&file).into();
-        result["rows"] = rows.into();
-        text += &format!("{}: {rows} rows\n", file.display());
+        result["rows"] = rows.len().into();
+        if let Some(parquet) = &arguments.parquet {
+            result["parquet"] = name_of(parquet).into();
+            write_rows(parquet, &rows).map_err(|error| error.to_string())?;
+        }
+        text += &format!("{}: {} rows\n", file.display(), rows.len());
     }
     Ok(Finding { result, text, failures })
 }

@@ -21,7 +21,8 @@ pub const COMMANDS: [Swept; 5] = [
 const MOST_CELLS: usize = 1_000_000;
 
 /// Flags that name files: every cell would write the same.
-const OUTPUTS: [&str; 7] = ["json", "quiet", "csv", "plot", "figures", "intervals", "progress_stats_file"];
+const OUTPUTS: [&str; 8] =
+    ["json", "quiet", "csv", "parquet", "plot", "figures", "intervals", "progress_stats_file"];
 
 /// A command that a sweep runs.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -86,10 +86,10 @@ impl Results {
         (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64)
     }
 
-    /// Writes the rows of all finished cells to `results.jsonl`, in the order of the cells. Returns the file and the number of rows.
-    pub fn combine(&self, plan: &Plan, cells: &[Keyed]) -> Result<(PathBuf, usize), String> {
+    /// Writes the rows of all finished cells to `results.jsonl`, in the order of the cells. Returns the file and the rows.
+    pub fn combine(&self, plan: &Plan, cells: &[Keyed]) -> Result<(PathBuf, Vec<Value>), String> {
         let mut text = String::new();
-        let mut count = 0;
+        let mut all = Vec::new();
         for (number, shards) in cells.chunks(plan.shards).enumerate() {
             if !shards.iter().all(|keyed| self.is_done(&keyed.key)) {
                 continue;
@@ -97,14 +97,15 @@ impl Results {
             let load = |keyed: &Keyed| Ok(rows(plan, self.load(&keyed.key)?["result"].take()));
             let parts = shards.iter().map(load).collect::<Result<Vec<_>, String>>()?;
             for row in shards::merged(parts) {
-                text += &Value::Object(with_axes(number * plan.shards, &shards[0], row)).to_string();
+                let row = Value::Object(with_axes(number * plan.shards, &shards[0], row));
+                text += &row.to_string();
                 text.push('\n');
-                count += 1;
+                all.push(row);
             }
         }
         let file = self.directory.join("results.jsonl");
         write_file(&file, text.as_bytes()).map_err(|error| error.to_string())?;
-        Ok((file, count))
+        Ok((file, all))
     }
 
     fn cell_file(&self, key: &str) -> PathBuf {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::{err, flashwright, json};
 use super::{SMALL, config};
+use crate::parquet_files::assert_rows_equal;
 
 fn sum(intervals: &[Value], name: &str) -> u64 {
     intervals.iter().map(|interval| interval[name].as_u64().unwrap()).sum()
@@ -49,10 +50,18 @@ fn intervals_of_a_simulated_run_add_up_and_are_reproducible() {
 }
 
 #[test]
+fn intervals_are_written_as_parquet() {
+    let (directory, file) = config("small.json", SMALL);
+    let intervals = directory.path().join("intervals.parquet");
+    let result = json(&["bench", &file, "--device", "sim:test", "--intervals", intervals.to_str().unwrap()]);
+    assert_rows_equal(&intervals, &result["intervals"]);
+}
+
+#[test]
 fn interval_file_with_unknown_ending_is_refused_before_the_run() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "--intervals", "intervals.txt", "--json", "never.json"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(err(&output), "error: intervals.txt: an interval file must end in .csv or .jsonl\n");
+    assert_eq!(err(&output), "error: intervals.txt: an interval file must end in .csv, .jsonl or .parquet\n");
     assert!(!std::path::Path::new("never.json").exists() && !std::path::Path::new("intervals.txt").exists());
 }

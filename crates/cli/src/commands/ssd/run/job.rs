@@ -12,7 +12,7 @@ use ssd::{Card, Drive, Shape};
 
 use super::Arguments;
 use crate::files::Files;
-use crate::output::{Finding, write_file};
+use crate::output::{Finding, write_file, write_parquet};
 use crate::quantity;
 
 /// Help heading of the job flags.
@@ -33,6 +33,9 @@ pub(super) struct JobFlags {
     /// job: write the curve (write amplification, rates, latencies over host writes) to FILE as CSV
     #[arg(long, help_heading = JOBS, value_name = "FILE", requires = "job")]
     csv: Option<PathBuf>,
+    /// job: write the curve to FILE as Parquet
+    #[arg(long, help_heading = JOBS, value_name = "FILE", requires = "job")]
+    parquet: Option<PathBuf>,
     /// job: plot write amplification over host writes to FILE (.svg or .png)
     #[arg(long, help_heading = JOBS, value_name = "FILE", requires = "job")]
     plot: Option<PathBuf>,
@@ -47,7 +50,12 @@ impl JobFlags {
         if let Some(file) = &self.plot {
             Format::of(file).map_err(|error| format!("--plot: {error}"))?;
         }
-        let outputs = [arguments.common.result_file(), self.csv.as_deref(), self.plot.as_deref()];
+        let outputs = [
+            arguments.common.result_file(),
+            self.csv.as_deref(),
+            self.parquet.as_deref(),
+            self.plot.as_deref(),
+        ];
         Files::reading(self.job.as_slice()).writing(outputs).check()
     }
 }
@@ -105,6 +113,7 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     result["op_ratio"] = json!(shape.op_ratio());
     result["gc"] = json!(upkeep.victims.to_string());
     super::result::add_interval(&mut result, "dlwa_last_tenth", card);
+    write_parquet(flags.parquet.as_ref(), &result, "intervals")?;
     let text = report::text(&result) + &super::result::interval_words(&result);
     let failures = state.into_iter().map(|error| format!("the model's state: {error}")).collect();
     Ok(Finding { result, text, failures })
