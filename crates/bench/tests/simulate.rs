@@ -132,6 +132,49 @@ fn policies_run_together_equal_separate_runs_on_any_threads() {
     }
 }
 
+/// One pass for many sizes, in place of a simulation for each.
+#[test]
+fn many_lru_sizes_have_the_rows_of_separate_runs() {
+    let plain = accesses(50_000);
+    let changed = |change: fn(usize, &mut Access)| {
+        let mut changed = plain.clone();
+        changed.iter_mut().enumerate().for_each(|(number, access)| change(number, access));
+        changed
+    };
+    let removals = changed(|number, access| {
+        if number % 11 == 3 {
+            access.kind = AccessKind::Delete;
+        }
+    });
+    let sizes_change = changed(|number, access| access.size_bytes += u64::from(number % 500 == 77));
+    // TTLs from the middle of the trace on: the pass continues as a simulation for each size.
+    let ttls = changed(|number, access| {
+        access.time_ns = number as u64 * 10_000_000;
+        access.ttl_seconds = (number > 30_000).then_some(60 + (access.key % 100) as u32);
+    });
+    let sizes: Vec<Size> = (1..=20).rev().map(|number| Size::Bytes(number * number * 500)).collect();
+    for (place, all) in [plain.clone(), removals, sizes_change, ttls].iter().enumerate() {
+        for (ignore_size, warmup) in [(false, Warmup::Share(0.2)), (true, Warmup::Accesses(12_345))] {
+            let plan = |sizes: &[Size]| Plan { ignore_size, warmup, ..plan(&["fifo", "lru"], sizes) };
+            let timed = |plan: &Plan| {
+                let report = ReadReport { has_time: true, ..ReadReport::default() };
+                let trace = Box::new(Ready { left: all.clone().into_iter(), report });
+                simulate::run(plan, trace, &Stop::default(), |_, _| ()).unwrap()
+            };
+            let together = timed(&plan(&sizes));
+            for (number, size) in sizes.iter().enumerate() {
+                let alone = timed(&plan(&[*size]));
+                assert_eq!(alone.warmup_requests, together.warmup_requests);
+                for (row, expected) in [number, sizes.len() + number].iter().zip(&alone.rows) {
+                    let row = &together.rows[*row];
+                    assert_eq!((&row.policy, row.size_bytes), (&expected.policy, expected.size_bytes));
+                    assert_eq!(row.counts, expected.counts, "{} in trace {place}", row.policy);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn footprint_share_equals_size_in_bytes() {
     let accesses = accesses(70_000);

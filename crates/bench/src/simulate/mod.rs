@@ -5,6 +5,7 @@
 //! is first written to a temporary file ([`spool`]). [`policies`] is the table of names; [`report`] formats the results.
 
 mod batch;
+mod curve;
 mod custom;
 mod designs;
 mod lifetimes;
@@ -39,9 +40,9 @@ pub use tenants::{Tenant, TenantCounts, TenantGroup};
 pub use warmup::Warmup;
 
 use crate::run::stop::Stop;
+use curve::Job;
 use device::names::noun;
 use numbered::Numbered;
-use parallel::Task;
 use shard::ShardAccesses;
 use spool::Spool;
 
@@ -378,14 +379,14 @@ fn run_all(
         let total = numbered.totals().accesses;
         let known = plan.tenants.map(|_| Plan { warmup: plan.warmup.of(total), ..plan.clone() });
         let plan = known.as_ref().unwrap_or(plan);
-        let tasks = tasks(plan, Some(numbered.totals().footprint_bytes))?;
+        let tasks = jobs(plan, Some(numbered.totals().footprint_bytes))?;
         parallel::run(&mut spool, tasks, plan.threads, stop, |done| progress(done, Some(total)))?
     } else {
-        let tasks = tasks(plan, None)?;
+        let tasks = jobs(plan, None)?;
         parallel::run(numbered, tasks, plan.threads, stop, |done| progress(done, None))?
     };
-    let warmup_requests = tasks.first().map_or(0, Task::warmup_requests);
-    let (rows, tallies): (Vec<_>, Vec<_>) = tasks.into_iter().map(Task::into_row_and_tally).unzip();
+    let warmup_requests = tasks.first().map_or(0, Job::warmup_requests);
+    let (rows, tallies): (Vec<_>, Vec<_>) = tasks.into_iter().flat_map(Job::into_rows_and_tallies).unzip();
     let tallies: Vec<_> = tallies.into_iter().flatten().collect();
     Ok(Outcome {
         warmup_requests,
@@ -454,10 +455,9 @@ fn sizes_bytes(plan: &Plan, footprint_bytes: u64) -> Result<Vec<u64>, SimulateEr
 }
 
 /// An empty cache for each policy and size.
-fn tasks(plan: &Plan, footprint_bytes: Option<u64>) -> Result<Vec<Task>, SimulateError> {
+fn jobs(plan: &Plan, footprint_bytes: Option<u64>) -> Result<Vec<Job>, SimulateError> {
     let sizes = sizes_bytes(plan, footprint_bytes.unwrap_or(0))?;
-    let each = |named| sizes.iter().map(move |&size_bytes| Task::new(named, size_bytes, plan));
-    Ok(plan.different_policies().flat_map(each).collect())
+    Ok(plan.different_policies().flat_map(|named| Job::of(named, &sizes, plan)).collect())
 }
 
 impl Size {

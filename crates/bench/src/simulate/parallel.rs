@@ -65,6 +65,16 @@ impl Task {
         size_bytes: u64,
         warmup: Warmup,
     ) -> Self {
+        Self::continued(simulator, named, size_bytes, Warmed::new(warmup))
+    }
+
+    /// Continues a simulation whose warm-up has begun.
+    pub(super) fn continued(
+        simulator: Box<dyn Simulator>,
+        named: &Named,
+        size_bytes: u64,
+        warmed: Warmed,
+    ) -> Self {
         Self {
             policy: named.to_string(),
             as_given: named.as_given().to_owned(),
@@ -72,7 +82,7 @@ impl Task {
             is_flash: named.is_flash(),
             cost: named.cost(),
             simulator,
-            warmed: Warmed::new(warmup),
+            warmed,
             lifetimes: Lifetimes::default(),
             tally: None,
             series: None,

@@ -122,6 +122,15 @@ impl Named {
         matches!(self.what, What::Policy(Policy::Clairvoyant | Policy::ClairvoyantSized))
     }
 
+    /// Whether it is LRU that counts every hit, if hits within `refresh_seconds` of the last one are ignored by policies that do so.
+    pub(super) fn is_lru(&self, refresh_seconds: u32) -> bool {
+        match self.what {
+            What::Policy(Policy::Eviction(Kind::ExactLru)) => true,
+            What::Policy(Policy::Eviction(Kind::Lru)) => refresh_seconds == 0,
+            _ => false,
+        }
+    }
+
     /// Whether it models a flash cache, whose writes are counted.
     #[must_use]
     pub fn is_flash(&self) -> bool {

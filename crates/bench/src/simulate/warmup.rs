@@ -37,38 +37,75 @@ impl Warmup {
 const MAX_MARKS: usize = 1024;
 const FIRST_STEP: u64 = 1;
 
-/// Runs a simulation and records its counts at the end of the warm-up.
-pub(super) struct Warmed {
+/// Runs a simulation, or several, and records the counts at the end of the warm-up.
+pub(super) struct Warmed<C = Counts> {
     warmup: Warmup,
     seen: u64,
     /// For a share: the counts after 0, 1, 2... steps. For a number: the counts at the start and at the end of the warm-up.
-    marks: Vec<Counts>,
+    marks: Vec<C>,
     step: u64,
 }
 
 impl Warmed {
     pub(super) fn new(warmup: Warmup) -> Self {
+        Self::from(warmup, Counts::default())
+    }
+
+    /// Runs the requests of a batch.
+    pub(super) fn run(&mut self, simulator: &mut dyn Simulator, batch: &Batch) {
+        self.run_parts(batch, |accesses, next_uses, is_marked| {
+            simulator.run(accesses, next_uses);
+            is_marked.then(|| simulator.counts())
+        });
+    }
+
+    /// Requests of the warm-up.
+    pub(super) fn warmup_requests(&self, total: &Counts) -> u64 {
+        self.warm(total).requests
+    }
+
+    /// Counts since the end of the warm-up.
+    pub(super) fn counted(&self, total: &Counts) -> Counts {
+        total.since(&self.warm(total))
+    }
+}
+
+impl Warmed<Vec<Counts>> {
+    /// The same for one of several simulations.
+    pub(super) fn of(&self, place: usize) -> Warmed {
+        let &Self { warmup, seen, step, .. } = self;
+        Warmed { warmup, seen, step, marks: self.marks.iter().map(|counts| counts[place]).collect() }
+    }
+}
+
+impl<C: Clone> Warmed<C> {
+    /// Starts with these counts, of no request.
+    pub(super) fn from(warmup: Warmup, counts: C) -> Self {
         let step = match warmup {
             Warmup::Accesses(accesses) => accesses,
             Warmup::Share(_) => FIRST_STEP,
             Warmup::Seconds(_) => 0,
         };
-        Self { warmup, seen: 0, marks: vec![Counts::default()], step }
+        Self { warmup, seen: 0, marks: vec![counts], step }
     }
 
-    /// Runs the requests of a batch.
-    pub(super) fn run(&mut self, simulator: &mut dyn Simulator, batch: &Batch) {
+    /// Calls `run` for the requests of a batch, in parts, with their next uses. If the last argument is true, it must return the counts after
+    /// the part.
+    pub(super) fn run_parts(
+        &mut self,
+        batch: &Batch,
+        mut run: impl FnMut(&[Access], &[u64], bool) -> Option<C>,
+    ) {
         self.find_end(&batch.accesses);
         let (mut accesses, mut next_uses) = (&batch.accesses[..], &batch.next_uses[..]);
         while !accesses.is_empty() {
             let until_mark = (self.next_mark() - self.seen).min(accesses.len() as u64) as usize;
             let (now, later) = accesses.split_at(until_mark);
             let (now_uses, later_uses) = next_uses.split_at(until_mark.min(next_uses.len()));
-            simulator.run(now, now_uses);
             (accesses, next_uses) = (later, later_uses);
             self.seen += now.len() as u64;
-            if self.seen == self.next_mark() {
-                self.mark(simulator.counts());
+            if let Some(counts) = run(now, now_uses, self.seen == self.next_mark()) {
+                self.mark(counts);
             }
         }
     }
@@ -91,7 +128,7 @@ impl Warmed {
         }
     }
 
-    fn mark(&mut self, counts: Counts) {
+    fn mark(&mut self, counts: C) {
         self.marks.push(counts);
         if self.marks.len() > MAX_MARKS {
             let mut number = 0;
@@ -104,26 +141,16 @@ impl Warmed {
     }
 
     /// Counts at the end of the warm-up; the total if it has not ended.
-    fn warm(&self, total: &Counts) -> Counts {
+    pub(super) fn warm(&self, total: &C) -> C {
         match self.warmup {
-            Warmup::Accesses(0) => Counts::default(),
-            Warmup::Accesses(_) => self.marks.get(1).copied().unwrap_or(*total),
-            Warmup::Seconds(_) => *total,
+            Warmup::Accesses(0) => self.marks[0].clone(),
+            Warmup::Accesses(_) => self.marks.get(1).unwrap_or(total).clone(),
+            Warmup::Seconds(_) => total.clone(),
             Warmup::Share(share) => {
                 let place = (share * self.seen as f64 / self.step as f64) as usize;
-                self.marks[place.min(self.marks.len() - 1)]
+                self.marks[place.min(self.marks.len() - 1)].clone()
             }
         }
-    }
-
-    /// Requests of the warm-up.
-    pub(super) fn warmup_requests(&self, total: &Counts) -> u64 {
-        self.warm(total).requests
-    }
-
-    /// Counts since the end of the warm-up.
-    pub(super) fn counted(&self, total: &Counts) -> Counts {
-        total.since(&self.warm(total))
     }
 }
 

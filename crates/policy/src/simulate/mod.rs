@@ -9,6 +9,7 @@
 
 mod adapt_size;
 mod admission;
+mod curve;
 pub mod flash;
 mod named;
 mod objects;
@@ -16,6 +17,7 @@ mod rules;
 mod simulation;
 
 pub use admission::SimulatedAdmission;
+pub use curve::LruCurve;
 pub use named::{Policy, RuleBook, Settings, TOO_HEAVY};
 pub use objects::Objects;
 pub use rules::{Rules, SizeOnHit};

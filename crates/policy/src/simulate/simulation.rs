@@ -67,6 +67,13 @@ impl<P: Eviction> Simulation<P> {
         self
     }
 
+    /// The same with other counts, to continue a simulation that began elsewhere.
+    #[must_use]
+    pub(super) fn with_counts(mut self, counts: Counts) -> Self {
+        self.counts = counts;
+        self
+    }
+
     /// The policy.
     pub fn policy(&self) -> &P {
         &self.policy
