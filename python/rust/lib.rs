@@ -27,7 +27,7 @@ mod _native {
     #[pymodule_export]
     use super::command::{call, main};
     #[pymodule_export]
-    use super::trace::write_trace;
+    use super::trace::{parquet_columns, write_trace};
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "the name is Python's")]
     const __version__: &str = flashwright_cli::VERSION;

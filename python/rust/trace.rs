@@ -46,6 +46,12 @@ pub fn write_trace(py: Python<'_>, path: PathBuf, columns: Columns) -> PyResult<
     written.map_err(|error| Error::new_err(error.to_string()))
 }
 
+/// The names of the columns of a Parquet file.
+#[pyfunction]
+pub fn parquet_columns(path: PathBuf) -> PyResult<Vec<String>> {
+    workload::trace::parquet_columns(&path).map_err(|error| Error::new_err(error.to_string()))
+}
+
 impl Columns {
     fn len(&self) -> usize {
         self.sizes.len() / 8

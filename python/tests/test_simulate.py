@@ -53,10 +53,55 @@ def test_text_keys_give_the_rows_of_the_file(tmp_path: Any, columns: Any) -> Non
 
 def test_parquet_file_gives_the_rows_of_the_file(tmp_path: Any, columns: Any, trace_file: Any) -> None:
     polars = pytest.importorskip("polars")
-    pytest.importorskip("numpy")
     file = tmp_path / "trace.parquet"
+    expected = fw.simulate(trace_file, "lru").to_dicts()
     polars.DataFrame(columns).write_parquet(file)
-    assert fw.simulate(str(file), "lru").to_dicts() == fw.simulate(trace_file, "lru").to_dicts()
+    trace = fw.open_trace(str(file))
+    assert trace.paths == [str(file)], "the commands read the file itself"
+    assert fw.simulate(trace, "lru").to_dicts() == expected
+    named = {"object": columns["key"], "length": columns["size"], "when": [time * 1000 for time in columns["time"]]}
+    polars.DataFrame(named).write_parquet(file)
+    chosen = fw.open_trace(file, columns={"size": "length", "time": "when"}, time_unit="ms")
+    assert fw.simulate(chosen, "lru").to_dicts() == expected
+    assert chosen.info()["span_seconds"] == columns["time"][-1]
+    with pytest.raises(fw.Error, match="no column for the size: it has object, length, when"):
+        fw.open_trace(file)
+
+
+def test_pyarrow_reads_the_rows_that_the_command_line_writes(tmp_path: Any, trace_file: Any, cli: Any) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "rows.parquet"
+    rows = cli("simulate", trace_file, "--policy", ",".join(POLICIES), "--parquet", file)["rows"]
+    table = parquet.read_table(file)
+    for name in ("policy", "size_bytes", "hits", "object_hit_ratio", "write_amplification"):
+        assert table[name].to_pylist() == [row.get(name) for row in rows], name
+    assert str(table.schema.field("hits").type) == "int64"
+
+
+def test_pyarrow_reads_the_trace_that_the_command_line_writes(
+    tmp_path: Any, columns: Any, trace_file: Any, cli: Any
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "trace.parquet"
+    cli("trace", "convert", trace_file, file)
+    table = parquet.read_table(file)
+    assert table["key"].to_pylist() == columns["key"] and table["size"].to_pylist() == columns["size"]
+    assert table["time_ns"].to_pylist() == [time * 10**9 for time in columns["time"]]
+    assert table["ttl"].null_count == len(columns["key"])
+
+
+def test_damaged_parquet_file_is_an_error_with_its_name(tmp_path: Any, columns: Any) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "trace.parquet"
+    parquet.write_table(pyarrow.table(columns), file, write_page_checksum=True)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:4000] + bytes([whole[4000] ^ 1]) + whole[4001:])
+    with pytest.raises(fw.Error, match=r"trace\.parquet.*column `time`"):
+        fw.simulate(file, "lru")
+    file.write_bytes(whole[:-100])
+    with pytest.raises(fw.Error, match=r"trace\.parquet"):
+        fw.simulate(file, "lru")
 
 
 def test_arrow_libraries_read_the_table(trace_file: Any) -> None:

@@ -103,28 +103,25 @@ def open_trace(
         source = [source]
     if isinstance(source, Sequence) and all(isinstance(path, (str, PathLike)) for path in source):
         paths = [fspath(path) for path in source]
-        if len(paths) == 1 and paths[0].endswith(".parquet"):
-            return _of_table(_parquet(paths[0]), time_unit, columns, options, paths[0])
         for path in paths:
             if not Path(path).exists():
                 raise _native.Error(f"cannot open the trace {path}: No such file or directory")
+        if len(paths) == 1 and paths[0].endswith(".parquet") and "format" not in options:
+            return _of_parquet(paths[0], time_unit, columns, options)
         return Trace(paths, dict(options), ", ".join(paths))
     return _of_table(source, time_unit, columns, options, f"of a {type(source).__name__}")
 
 
-def _parquet(path: str) -> Any:
-    """The file's table, read with the library that is installed."""
-    try:
-        import polars
-
-        return polars.read_parquet(path)
-    except ImportError:
-        pass
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise _native.Error(f"{path}: reading Parquet needs polars or pyarrow: pip install polars") from None
-    return parquet.read_table(path)
+def _of_parquet(
+    path: str, time_unit: str, columns: Mapping[str, str] | None, options: Mapping[str, Option]
+) -> Trace:
+    """A Parquet file, which the commands read themselves: only its columns are chosen here, as those of a table."""
+    chosen = _choose_all(_native.parquet_columns(path), columns)
+    fields = ",".join(f"{column}={name}" for column, name in chosen.items() if name is not None)
+    given: dict[str, Option] = {"format": f"parquet:{fields}"}
+    if time_unit != "s":
+        given["time_units"] = 10**9 // _nanoseconds(time_unit)
+    return Trace([path], {**given, **options}, path)
 
 
 def _of_table(
@@ -134,15 +131,7 @@ def _of_table(
     options: Mapping[str, Option],
     description: str,
 ) -> Trace:
-    names = _column_names(table)
-    chosen = {column: _choose(column, names, columns or {}) for column in _NAMES}
-    for column in ("key", "size"):
-        if chosen[column] is None:
-            raise _native.Error(
-                f"the table has no column for the {column}: it has {', '.join(names)}; name it with columns={{\"{column}\": ...}}"
-            )
-    if chosen["ttl"] is not None and chosen["time"] is None:
-        raise _native.Error("the table has a column for the ttl and none for the time: without times nothing expires")
+    chosen = _choose_all(_column_names(table), columns)
     arrays = {column: _array(table, name) for column, name in chosen.items() if name is not None}
     file = tempfile.NamedTemporaryFile(prefix="flashwright-", suffix=".fwt", delete=False)
     file.close()
@@ -168,6 +157,19 @@ def _column_names(table: Any) -> list[str]:
     if names is None:
         raise TypeError(f"a trace is a path, a table or a mapping of arrays, not a {type(table).__name__}")
     return [str(name) for name in names]
+
+
+def _choose_all(names: list[str], columns: Mapping[str, str] | None) -> dict[str, str | None]:
+    """The name of each column of a trace in a table with these names."""
+    chosen = {column: _choose(column, names, columns or {}) for column in _NAMES}
+    for column in ("key", "size"):
+        if chosen[column] is None:
+            raise _native.Error(
+                f"the table has no column for the {column}: it has {', '.join(names)}; name it with columns={{\"{column}\": ...}}"
+            )
+    if chosen["ttl"] is not None and chosen["time"] is None:
+        raise _native.Error("the table has a column for the ttl and none for the time: without times nothing expires")
+    return chosen
 
 
 def _choose(column: str, names: list[str], named: Mapping[str, str]) -> str | None:
@@ -226,12 +228,16 @@ def _times(times: Any, unit: str) -> bytes:
     if times.dtype.kind == "M":
         encoded: bytes = times.astype("datetime64[ns]").astype("<u8").tobytes()
         return encoded
+    if times.dtype.kind == "f":
+        return _whole("time", times * _nanoseconds(unit), "<u8")
+    return _whole("time", times.astype("int64") * _nanoseconds(unit), "<u8")
+
+
+def _nanoseconds(unit: str) -> int:
     factors = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
     if unit not in factors:
         raise _native.Error(f"time_unit {unit!r}: must be one of {', '.join(factors)}")
-    if times.dtype.kind == "f":
-        return _whole("time", times * factors[unit], "<u8")
-    return _whole("time", times.astype("int64") * factors[unit], "<u8")
+    return factors[unit]
 
 
 def _kind(op: Any) -> int:
