@@ -50,7 +50,7 @@ struct Column<'a> {
 enum Kind {
     Bool,
     Integer,
-    /// Integers of which some exceed the signed ones.
+    /// Integers that need 64 bits without a sign.
     Unsigned,
     Double,
     Text,

@@ -367,7 +367,7 @@ fn unrecognised_file_reports_detectable_and_other_formats() {
         message.split_once("); the others must be named (").unwrap_or_else(|| panic!("{message}"));
     assert!(
         apart.ends_with(
-            "csv, binary, cachebench-binary, lcs, disksim, mqsim, fiu, squid, common-log, ibm-cos"
+            "csv, parquet, binary, cachebench-binary, lcs, disksim, mqsim, fiu, squid, common-log, ibm-cos"
         ) && !apart.contains("u32le"),
         "{apart}"
     );

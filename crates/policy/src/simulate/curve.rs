@@ -1,17 +1,17 @@
 //! Exact LRU at many cache sizes in one pass, by stack distances (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems
 //! Journal 9(2), 1970; sums over request times as in Bennett and Kruskal, "LRU stack processing", IBM Journal of R&D 19(4), 1975).
 //!
-//! An LRU cache has the objects at the front of the list of all objects by their last request: as many as fit. A request hits in all caches that
-//! are at least as large as the depth of its object in the list. This is also exact for objects of different sizes: the last victim did not
-//! fit beside the objects in front of it, whose weight only grows until the next victim.
+//! Sort all objects by their last request. An LRU cache has the front of this list, up to its capacity. The depth of an object is the weight of
+//! the list down to it. A request hits in all caches that are at least as large as the depth of its object. This is also exact for objects of
+//! different sizes: the last victim did not fit beside the objects in front of it, and their weight only grows until the next eviction.
 //!
 //! In four cases the caches stop having the front of one list. Those that differ continue as a [`Simulation`] each, so that the counts are
 //! exact in any case:
 //!
 //! * an object is larger than some of the caches, which do not insert it;
 //! * an object is requested with another size, which caches that have the object ignore;
-//! * an object is removed. Caches that had it have free space. If all objects have the same weight, the list keeps a *hole* in its place,
-//!   which the next insert fills: the hole moves down to where the inserted object came from;
+//! * an object is removed, which leaves free space in the caches that had it. If all objects have the same weight, the list represents this
+//!   space by a *hole* at the object's position. The next insert fills the hole, and leaves one at the inserted object's old position;
 //! * the caller asks for it ([`LruCurve::into_simulations`]).
 
 use std::collections::BinaryHeap;
@@ -60,7 +60,7 @@ struct Separate {
 }
 
 impl LruCurve {
-    /// Empty caches of these capacities.
+    /// Creates empty caches with the given capacities.
     #[must_use]
     pub fn new(capacity_weights: &[u64]) -> Self {
         let front = |(number, &capacity_weight)| Front { capacity_weight, number, hits: 0, hit_weight: 0 };

@@ -1,4 +1,4 @@
-//! All objects in the order of their last request, with the weight of those in front of each.
+//! All objects in the order of their last request, and the total weight in front of each.
 
 use super::sums::Sums;
 use crate::prefetch::prefetch;
@@ -37,7 +37,7 @@ impl Stack {
         self.sums.weight(position)
     }
 
-    /// Puts an object at the front, wherever it was. There must be a position: see [`is_full`](Self::is_full).
+    /// Puts an object at the front. The stack must not be [full](Self::is_full).
     #[inline]
     pub(super) fn push(&mut self, object: u32, weight: u32) {
         if object as usize >= self.positions.len() {

@@ -6,7 +6,7 @@ const FAN_OUT: usize = 16;
 /// Weights by position, and the sums above them.
 pub(super) struct Sums {
     weights: Vec<u32>,
-    /// Sums of 16 weights each, sums of 16 of these, and so on.
+    /// The first level has the sums of 16 weights each, every other level those of 16 sums of the level below.
     levels: Vec<Vec<u64>>,
     total: u64,
 }

@@ -190,7 +190,7 @@ impl Column {
         Ok(())
     }
 
-    /// Decodes the cells of so many rows.
+    /// Decodes the cells of the next `rows` rows.
     fn fill<T: DataType>(
         &mut self,
         rows: usize,

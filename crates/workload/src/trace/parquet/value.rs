@@ -13,9 +13,9 @@ use crate::trace::calendar::push_iso_time;
 pub(super) enum Printer {
     Plain,
     Unsigned,
-    /// A time in so many units per second, written as date and time.
+    /// A time with this number of units per second, written as date and time.
     Time(i64),
-    /// A number with so many decimals.
+    /// A number with this number of decimals.
     Decimal(u32),
     /// Bytes that are text.
     Text,
