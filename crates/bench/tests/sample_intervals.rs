@@ -34,6 +34,7 @@ fn run(trace: &Path, sample: Option<f64>, seed: u64) -> Outcome {
         ignore_ttl: false,
         sample,
         tenants: None,
+        series: None,
         shard: None,
         threads: 2,
     };

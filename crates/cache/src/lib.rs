@@ -26,8 +26,7 @@
 //!   removes the old value.
 //! * [`Cache::close`] makes the contents recoverable by the next start; [`Cache::close_within`] does so for a shared cache, with a
 //!   deadline. After a cache is dropped, or its process dies, the next one starts empty, unless [`Builder::recover_after`] selects a kill or
-//!   a power cut: then items in the log and in regions are found again. Items held as [`OwnedItem`] during the close stay in DRAM and are
-//!   not recovered.
+//!   a power cut: then items on flash are found again. Items held as [`OwnedItem`] during the close stay in DRAM and are not recovered.
 //! * A tenth of flash is for items of up to 2 KiB, and the rest for larger ones; [`Builder::small_item_share`] changes that. With the
 //!   default, a cache of small items only leaves nine tenths of its flash empty.
 //! * Async operations yield to their executor once in 128 operations of a thread, even if none has to wait. Caches without threads

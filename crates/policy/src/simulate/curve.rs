@@ -10,8 +10,8 @@
 //!
 //! * an object is larger than some of the caches, which do not insert it;
 //! * an object is requested with another size, which caches that have the object ignore;
-//! * an object is removed, which leaves free space in the caches that had it. If all objects have the same weight, the list represents this
-//!   space by a *hole* at the object's position. The next insert fills the hole, and leaves one at the inserted object's old position;
+//! * an object is removed, which leaves free space in its caches. Among objects of one weight, the list has a *hole*
+//!   at the object's position. The next insert fills the hole, and leaves one at the inserted object's old position;
 //! * the caller asks for it ([`LruCurve::into_simulations`]).
 
 use std::collections::BinaryHeap;

@@ -7,7 +7,7 @@ const NONE: u32 = u32::MAX;
 /// Positions of an empty stack.
 const FEWEST_POSITIONS: usize = 1 << 12;
 
-/// Each request takes the next position, so that the highest is the front. When none is left, the used ones are numbered anew.
+/// Each request takes the next position, so the highest is the front. When none is left, the used ones are renumbered.
 pub(super) struct Stack {
     /// Position of each object, or [`NONE`].
     positions: Vec<u32>,
@@ -68,7 +68,7 @@ impl Stack {
         self.objects.len() >= self.sums.positions()
     }
 
-    /// Numbers the positions anew, without those deeper than `depth`. Returns the positions that have a weight and no object, in order.
+    /// Renumbers the positions and drops those deeper than `depth`. Returns the positions that have a weight and no object, in order.
     pub(super) fn renumber(&mut self, depth: u64) -> Vec<u32> {
         let kept: Vec<(u32, u32)> = self.front_to_back(depth).collect();
         self.objects

@@ -83,7 +83,7 @@ mod tests {
             let mut sums = Sums::new(weights.clone(), positions as usize);
             weights.resize(positions as usize, 0);
             for (step, position) in (0..positions).map(|step| (step, step * 7919 % positions)) {
-                let weight = if step % 3 == 0 { 0 } else { u32::MAX - step };
+                let weight = if step.is_multiple_of(3) { 0 } else { u32::MAX - step };
                 weights[position as usize] = weight;
                 sums.set(position, weight);
             }

@@ -62,7 +62,7 @@ fn changed_sizes_and_removals_have_the_counts_of_separate_simulations() {
     let capacities: Vec<u64> = (1..60).map(|number| 2000 * number * number).collect();
     let sizes: [fn(u32, u32) -> u32; 3] = [
         |object, _| 1 + object % 7 * 999,
-        |object, number| 1 + object % 7 * 999 + u32::from(number > 5000 && number % 1000 == 0),
+        |object, number| 1 + object % 7 * 999 + u32::from(number > 5000 && number.is_multiple_of(1000)),
         |_, number| if number < 20_000 { 500 } else { 700 },
     ];
     for (place, weight) in sizes.into_iter().enumerate() {

@@ -122,7 +122,7 @@ fn accesses() -> Vec<Access> {
         time_ns: number * 1_500_000_001,
         key: if number.is_multiple_of(7) { u64::MAX - number } else { number % 50 },
         size_bytes: 1 + number % 1000,
-        ttl_seconds: (number % 3 == 0).then_some(number as u32),
+        ttl_seconds: number.is_multiple_of(3).then_some(number as u32),
         tenant: None,
         kind: [AccessKind::Get, AccessKind::Set, AccessKind::Get, AccessKind::Delete][number as usize % 4],
     };
@@ -213,7 +213,7 @@ fn line_break_in_a_text_key_is_an_error_with_file_and_column() {
         });
         match expected {
             Ok(cells) => {
-                assert_eq!(text(&path), cells, "bytes that are not printable are hexadecimal digits")
+                assert_eq!(text(&path), cells, "bytes that are not printable are hexadecimal digits");
             }
             Err(()) => {
                 let error = read(std::slice::from_ref(&path), None).unwrap_err();
