@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use flashwright_bench::run::stop::Stop;
 use flashwright_bench::simulate::{
-    self, FlashSettings, Outcome, Plan, RuleBook, SampleWarning, Settings, SimulateError, Size, TenantCounts,
-    TenantGroup, Warmup,
+    self, FlashSettings, Outcome, Plan, RuleBook, SampleWarning, SeriesInterval, Settings, SimulateError,
+    Size, TenantCounts, TenantGroup, Warmup,
 };
 use policy::eviction::clairvoyant::next_uses;
 use policy::simulate::{Counts, Policy, Request, SizeOnHit, numbered};
@@ -154,8 +154,13 @@ fn many_lru_sizes_have_the_rows_of_separate_runs() {
     });
     let sizes: Vec<Size> = (1..=20).rev().map(|number| Size::Bytes(number * number * 500)).collect();
     for (place, all) in [plain.clone(), removals, sizes_change, ttls].iter().enumerate() {
-        for (ignore_size, warmup) in [(false, Warmup::Share(0.2)), (true, Warmup::Accesses(12_345))] {
-            let plan = |sizes: &[Size]| Plan { ignore_size, warmup, ..plan(&["fifo", "lru"], sizes) };
+        let in_intervals = Some(SeriesInterval::Accesses(10_000));
+        for (ignore_size, warmup, series) in [
+            (false, Warmup::Share(0.2), None),
+            (true, Warmup::Accesses(12_345), None),
+            (false, Warmup::Share(0.2), in_intervals),
+        ] {
+            let plan = |sizes: &[Size]| Plan { ignore_size, warmup, series, ..plan(&["fifo", "lru"], sizes) };
             let timed = |plan: &Plan| {
                 let report = ReadReport { has_time: true, ..ReadReport::default() };
                 let trace = Box::new(Ready { left: all.clone().into_iter(), report });
@@ -169,6 +174,8 @@ fn many_lru_sizes_have_the_rows_of_separate_runs() {
                     let row = &together.rows[*row];
                     assert_eq!((&row.policy, row.size_bytes), (&expected.policy, expected.size_bytes));
                     assert_eq!(row.counts, expected.counts, "{} in trace {place}", row.policy);
+                    assert_eq!(row.series, expected.series, "{} in trace {place}", row.policy);
+                    assert_eq!(row.series.len() == 5, series.is_some(), "{} in trace {place}", row.policy);
                 }
             }
         }

@@ -49,6 +49,7 @@ fn is_lru(named: &Named, plan: &Plan) -> bool {
         && settings.admission == SimulatedAdmission::Always
         && !settings.any_weight
         && plan.tenants.is_none()
+        && plan.series.is_none()
 }
 
 impl Work for Job {
