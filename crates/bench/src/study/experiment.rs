@@ -10,6 +10,7 @@ use super::Runner;
 use crate::config::Loaded;
 use crate::config::cachebench::load_text;
 use crate::config::{DeviceSpec, Override};
+use crate::jobs::mixed::Mixed;
 use crate::moment::Moment;
 use crate::run::latency::Histogram;
 use crate::run::model_drive::ModelDrive;
@@ -24,16 +25,21 @@ pub(super) const CARD: &str = "pm9d3";
 /// Mean size of a key with its value.
 const SMALL_MEAN_BYTES: f64 = 450.0;
 const LARGE_MEAN_BYTES: f64 = 6030.0;
-/// Share of requests for small objects. With 4 % of flash, buckets then write 60 % of the bytes, which gives the paper's write
-/// amplification without placement.
-const SMALL_OPS: f64 = 0.68;
+/// Bytes that the flash write of a small object takes: its bucket.
+const BUCKET_BYTES: f64 = 4096.0;
 /// Offered load of all caches together: low enough for the drive in both modes, so that latencies are comparable.
 const OPS_PER_SECOND: u64 = 150_000;
 /// Total size of all objects of a kind, relative to flash.
 const WORKING_SET: f64 = 2.0;
-/// Host writes of the warm-up and of the whole run, in drive capacities.
+/// Host writes of the warm-up, in drive capacities: at least this many, until the ring of regions has gone round twice, and until
+/// the buckets have been rewritten six times. Before the first turn of the ring, write amplification without placement is low.
 const WARM_CAPACITIES: f64 = 5.0;
-const END_CAPACITIES: f64 = 7.5;
+const WARM_TURNS: f64 = 2.0;
+const WARM_REWRITES: f64 = 6.0;
+/// Host writes that are counted, in drive capacities.
+const COUNTED_CAPACITIES: f64 = 2.5;
+/// Collection begins before this amount of host writes.
+const COLLECTS: f64 = 1.5;
 /// Interval of the curve over time, in drive capacities.
 const INTERVAL_CAPACITIES: f64 = 0.125;
 
@@ -70,6 +76,8 @@ pub enum Mix {
 pub struct Measured {
     /// Write amplification of the drive in steady state.
     pub dlwa: f64,
+    /// Mean of the curve from the beginning of collection to the first turn of the ring of regions; NaN if it has no such point.
+    pub dlwa_before_wrap: f64,
     /// Write amplification over time: host writes in drive capacities, and the value of the interval.
     pub curve: Vec<(f64, f64)>,
     /// Write amplification of the cache.
@@ -142,14 +150,24 @@ impl Experiment {
         Self { mix, utilisation: 1.0, soc_percent: 4, dram_mb: 43_000, tenants: 1, placement }
     }
 
-    /// CacheBench config at full size.
+    /// The writes of the cache on the drive.
+    fn writes(&self, bucket_writes: f64) -> Mixed {
+        Mixed {
+            used: self.utilisation,
+            random_space: f64::from(self.soc_percent) / 100.0,
+            random_writes: bucket_writes,
+            has_placement: self.placement,
+        }
+    }
+
+    /// CacheBench config at full size, with a share of the written bytes for buckets.
     #[must_use]
-    pub fn config(&self) -> String {
+    pub fn config(&self, bucket_writes: f64) -> String {
         let flash_mib = DRIVE_MIB * self.utilisation / f64::from(self.tenants);
         let mut text = String::from("[");
         for tenant in 0..self.tenants {
             let comma = if tenant > 0 { "," } else { "" };
-            let _ = write!(text, "{comma}{}", self.instance(flash_mib));
+            let _ = write!(text, "{comma}{}", self.instance(flash_mib, bucket_writes));
         }
         text + "]"
     }
@@ -157,12 +175,12 @@ impl Experiment {
     /// One instance with two pools: values of 50 to 800 bytes, which go to buckets, and of 3 to 9 kB, which go to regions. Each
     /// pool has more data than flash, so that all of flash is used. Misses are not filled, so that the writes do not depend on
     /// hits.
-    fn instance(&self, flash_mib: f64) -> String {
+    fn instance(&self, flash_mib: f64, bucket_writes: f64) -> String {
         let keys_of = |mean_bytes: f64| WORKING_SET * flash_mib * 1048576.0 / mean_bytes;
         let (small, large) = (keys_of(SMALL_MEAN_BYTES), keys_of(LARGE_MEAN_BYTES));
         let keys = (small + large) as u64;
         let pools = [self.pool(small, "[50, 800]"), self.pool(large, "[3000, 9000]")].join(",");
-        let (small_keys, small_ops) = (small / (small + large), SMALL_OPS);
+        let (small_keys, small_ops) = (small / (small + large), small_ops(bucket_writes));
         let (large_keys, large_ops) = (1.0 - small_keys, 1.0 - small_ops);
         let (dram, soc, placement) = (self.dram_mb / self.tenants, self.soc_percent, self.placement);
         let (flash, rate) = (flash_mib as u64, OPS_PER_SECOND / u64::from(self.tenants));
@@ -199,7 +217,8 @@ impl Experiment {
     /// The run failed or was stopped.
     pub fn run(&self, runner: &Runner, advance: &dyn Fn(f64)) -> Result<Measured, StudyError> {
         let device = Override::Device(DeviceSpec::Simulated(CARD.to_owned()));
-        let loaded = load_text(Path::new("study"), &self.config(), &[device]).map_err(SessionError::from)?;
+        let loaded = load_text(Path::new("study"), &self.config(runner.bucket_writes), &[device])
+            .map_err(SessionError::from)?;
         let Loaded::Config(config) = loaded else { unreachable!("the text is a config") };
         let stop = Stop::default();
         let options = SessionOptions {
@@ -210,7 +229,8 @@ impl Experiment {
         };
         let session = Session::open(&config, options)?;
         let drive = session.drive().cloned().expect("a simulated run has a model drive");
-        let mut watch = Watch::new(drive, runner.stop.clone(), stop, advance);
+        let phases = Phases::of(&self.writes(runner.bucket_writes));
+        let mut watch = Watch::new(drive, phases, (runner.stop.clone(), stop), advance);
         let report = session.run(&config, &mut watch)?;
         if runner.stop.is_set() {
             return Err(StudyError::Interrupted);
@@ -220,12 +240,36 @@ impl Experiment {
     }
 }
 
+/// Share of requests for small objects with which buckets write this share of the bytes.
+fn small_ops(bucket_writes: f64) -> f64 {
+    let small = bucket_writes / BUCKET_BYTES;
+    small / (small + (1.0 - bucket_writes) / LARGE_MEAN_BYTES)
+}
+
+/// Host writes at which parts of a run end, in drive capacities.
+#[derive(Debug, Clone, Copy)]
+struct Phases {
+    first_wrap: f64,
+    warm: f64,
+    end: f64,
+}
+
+impl Phases {
+    fn of(writes: &Mixed) -> Self {
+        let first_wrap = writes.wrap_capacities();
+        let rewritten = writes.used * writes.random_space / writes.random_writes;
+        let warm = WARM_CAPACITIES.max(WARM_TURNS * first_wrap).max(WARM_REWRITES * rewritten);
+        Self { first_wrap, warm, end: warm + COUNTED_CAPACITIES }
+    }
+}
+
 struct Watch<'a> {
     advance: &'a dyn Fn(f64),
     drive: ModelDrive,
     interrupt: Stop,
     stop: Stop,
     capacity_pages: f64,
+    phases: Phases,
     next: f64,
     curve: Vec<(f64, f64)>,
     /// Drive counters at the last point of the curve.
@@ -235,7 +279,12 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(drive: ModelDrive, interrupt: Stop, stop: Stop, advance: &'a dyn Fn(f64)) -> Self {
+    fn new(
+        drive: ModelDrive,
+        phases: Phases,
+        (interrupt, stop): (Stop, Stop),
+        advance: &'a dyn Fn(f64),
+    ) -> Self {
         let space = &drive.card().space;
         let capacity_pages = space.usable_bytes as f64 / f64::from(space.page_bytes);
         let last = drive.stats().unwrap_or_default();
@@ -245,6 +294,7 @@ impl<'a> Watch<'a> {
             interrupt,
             stop,
             capacity_pages,
+            phases,
             next: INTERVAL_CAPACITIES,
             curve: Vec::new(),
             last,
@@ -262,7 +312,11 @@ impl<'a> Watch<'a> {
         let written = |bytes: Option<u64>| bytes.unwrap_or(0) as f64;
         let bucket_bytes = written(flash.soc.map(|soc| soc.physical_written_bytes));
         let region_bytes = written(flash.regions.map(|regions| regions.written_bytes));
+        let before_wrap = COLLECTS..0.9 * self.phases.first_wrap;
+        let before: Vec<f64> =
+            self.curve.iter().filter(|(at, _)| before_wrap.contains(at)).map(|(_, dlwa)| *dlwa).collect();
         Measured {
+            dlwa_before_wrap: before.iter().sum::<f64>() / before.len() as f64,
             dlwa: drive.dlwa(self.drive.card().space.page_bytes).unwrap_or(f64::NAN),
             curve: self.curve,
             alwa: flash.write_amplification().unwrap_or(f64::NAN),
@@ -291,13 +345,39 @@ impl Watcher for Watch<'_> {
             self.curve.push((written, dlwa.unwrap_or(1.0)));
             self.last = stats.clone();
             self.next = written + INTERVAL_CAPACITIES;
-            (self.advance)(written / END_CAPACITIES);
+            (self.advance)(written / self.phases.end);
         }
-        if self.warm.is_none() && written >= WARM_CAPACITIES {
+        if self.warm.is_none() && written >= self.phases.warm {
             self.warm = Some(Moment::of(instances, elapsed, Some(stats)));
-        } else if self.end.is_none() && written >= END_CAPACITIES {
+        } else if self.end.is_none() && written >= self.phases.end {
             self.end = Some(Moment::of(instances, elapsed, Some(stats)));
             self.stop.set(StopReason::Interrupt);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_ops_give_the_share_of_bucket_writes() {
+        for share in [0.6, 0.8] {
+            let ops = small_ops(share);
+            let buckets = ops * BUCKET_BYTES;
+            let found = buckets / (buckets + (1.0 - ops) * LARGE_MEAN_BYTES);
+            assert!((found - share).abs() < 1e-12, "{found}");
+        }
+        assert!((small_ops(0.6) - 0.688).abs() < 1e-3 && (small_ops(0.8) - 0.855).abs() < 1e-3);
+    }
+
+    #[test]
+    fn warm_up_takes_two_turns_of_the_ring_and_six_rewrites_of_the_buckets() {
+        let usual = Experiment::usual(Mix::KvCache, false);
+        let warm = |of: Experiment, share| Phases::of(&of.writes(share)).warm;
+        assert!((warm(usual, 0.8) - 9.6).abs() < 1e-9, "0.96 of the drive at a fifth of the writes, twice");
+        assert!((warm(usual, 0.6) - 5.0).abs() < 1e-9);
+        assert!((warm(Experiment { soc_percent: 96, ..usual }, 0.8) - 7.2).abs() < 1e-9);
+        assert!((warm(Experiment { utilisation: 0.5, ..usual }, 0.8) - 5.0).abs() < 1e-9);
     }
 }

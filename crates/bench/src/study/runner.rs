@@ -24,7 +24,7 @@ pub struct Runner {
     pub stop: Stop,
     /// The given trace; `None` generates the workload.
     pub(super) given: Option<GivenTrace>,
-    /// Share of the host's writes that are buckets, in the studies of the model drive alone.
+    /// Share of the host's writes that are buckets, in the studies of the FDP paper.
     pub(super) bucket_writes: f64,
     /// Folder with logs of drives.
     pub(super) logs: Option<PathBuf>,

@@ -10,7 +10,7 @@ pub(super) fn fig11(runner: &Runner) -> Result<Outcome, StudyError> {
     let (placed, mixed) = &both[0];
     Ok(Outcome {
         points: vec![
-            Point::within("dlwa, fdp, two tenants", 1.0, placed.dlwa, (1.003, 1.1)),
+            Point::within("dlwa, fdp, two tenants", 1.0, placed.dlwa, (1.001, 1.1)),
             Point::within("dlwa, non-fdp, two tenants", 3.5, mixed.dlwa, (3.15, 3.85)),
         ],
         charts: vec![Chart {

@@ -37,8 +37,8 @@ pub struct Arguments {
     /// warp: directory with warp_series.csv and warp_series_meta.csv, logs of drives that are compared with the model
     #[arg(long, value_name = "DIRECTORY", requires = "which")]
     logs: Option<PathBuf>,
-    /// fdp-plateau, fdp-shares: share of the host's writes that are buckets; logs of real caches have 74% to 90%, the other FDP studies 60%
-    #[arg(long, value_name = "SHARE", value_parser = crate::quantity::part, default_value = "80%", requires = "which")]
+    /// fdp-*: share of the host's writes that are buckets; logs of real caches have 74% to 90%
+    #[arg(long, value_name = "SHARE", value_parser = inner_share, default_value = "80%", requires = "which")]
     bucket_writes: f64,
     /// Directory for the plots, as SVG and PNG files
     #[arg(long, value_name = "DIRECTORY", default_value = "studies", requires = "which")]
@@ -47,6 +47,14 @@ pub struct Arguments {
     reading: TraceFlags,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// A share above 0% and below 100%: with one kind of writes alone, the other's part of flash is never rewritten.
+fn inner_share(text: &str) -> Result<f64, String> {
+    match crate::quantity::share(text)? {
+        share if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err(format!("{text}: must be above 0% and below 100%")),
+    }
 }
 
 /// Default ratio of the paper's drive and cache to the modelled ones.
