@@ -32,10 +32,12 @@ const OPS_PER_SECOND: u64 = 150_000;
 /// Total size of all objects of a kind, relative to flash.
 const WORKING_SET: f64 = 2.0;
 /// Host writes of the warm-up, in drive capacities: at least this many, until the ring of regions has gone round twice, and until
-/// the buckets have been rewritten six times. Before the first turn of the ring, write amplification without placement is low.
+/// each bucket has been rewritten twelve times on average. Before the first turn of the ring, write amplification without placement
+/// is low. Buckets that were never written are spare space. Their keys are unequally popular: with 90 % of flash in buckets, 3 % are
+/// unwritten after six rewrites on average, and write amplification without placement is then 2.9 for 3.4.
 const WARM_CAPACITIES: f64 = 5.0;
 const WARM_TURNS: f64 = 2.0;
-const WARM_REWRITES: f64 = 6.0;
+const WARM_REWRITES: f64 = 12.0;
 /// Host writes that are counted, in drive capacities.
 const COUNTED_CAPACITIES: f64 = 2.5;
 /// Collection begins before this amount of host writes.
@@ -372,12 +374,12 @@ mod tests {
     }
 
     #[test]
-    fn warm_up_takes_two_turns_of_the_ring_and_six_rewrites_of_the_buckets() {
+    fn warm_up_takes_two_turns_of_the_ring_and_twelve_rewrites_of_the_buckets() {
         let usual = Experiment::usual(Mix::KvCache, false);
         let warm = |of: Experiment, share| Phases::of(&of.writes(share)).warm;
         assert!((warm(usual, 0.8) - 9.6).abs() < 1e-9, "0.96 of the drive at a fifth of the writes, twice");
         assert!((warm(usual, 0.6) - 5.0).abs() < 1e-9);
-        assert!((warm(Experiment { soc_percent: 96, ..usual }, 0.8) - 7.2).abs() < 1e-9);
+        assert!((warm(Experiment { soc_percent: 96, ..usual }, 0.8) - 14.4).abs() < 1e-9);
         assert!((warm(Experiment { utilisation: 0.5, ..usual }, 0.8) - 5.0).abs() < 1e-9);
     }
 }
