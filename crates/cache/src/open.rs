@@ -9,11 +9,12 @@ use device::{Clock, Device, SliceDevice, VirtualClock};
 use crate::background::Background;
 use crate::claim::Claim;
 use crate::close::Closing;
-use crate::config::{CacheConfig, FlashConfig, LogOptions, PairConfig, Removal, SmallItems};
+use crate::config::{CacheConfig, FlashConfig, LogOptions, PairConfig, RecoverAfter, Removal, SmallItems};
 use crate::dram::{Dram, OnExpiry, OnUnlinkExpired};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
 use crate::expiry_clock::ExpiryClock;
+use crate::flash::journal;
 use crate::flash::pair_store::{Found, PairSetup, earlier_pairs_end};
 use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Pair, Parts};
@@ -358,7 +359,9 @@ fn check_shares(pairs: &[PairConfig]) -> Result<(), CacheError> {
 /// The range of the device for a pair whose share starts at `offset_bytes`.
 fn place(config: &FlashConfig, pair: &PairConfig, offset_bytes: u64) -> Result<Range<u64>, CacheError> {
     let geometry = config.device.geometry();
-    let unit = u64::from(config.bucket_bytes.max(geometry.block_bytes)).max(config.region_alignment_bytes);
+    let page_bytes = if config.recover_after == RecoverAfter::CleanClose { 1 } else { journal::PAGE_BYTES };
+    let unit = u64::from(config.bucket_bytes.max(geometry.block_bytes));
+    let unit = unit.max(config.region_alignment_bytes).max(page_bytes);
     let wanted = (geometry.capacity_bytes as f64 * pair.device_share) as u64;
     let bytes = wanted.min(geometry.capacity_bytes.saturating_sub(offset_bytes)) / unit * unit;
     if bytes == 0 {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use device::{Clock, Device, SliceDevice};
 use parking_lot::Mutex;
 
-use super::journal::Chain;
+use super::journal::{self, Chain};
 use super::log::{self, HashLog, LogConfig};
 use super::region::{self, RegionConfig, RegionStore, StoreId};
 use super::small::SmallEngine;
@@ -337,6 +337,7 @@ impl PairSetup<'_> {
             least_regions: journal.least_regions() + journal.least_journal_regions(),
             snapshot_bytes_per_region: self.snapshot_bytes_per_region(items),
             region_alignment_bytes: self.config.region_alignment_bytes,
+            area_alignment_bytes: self.journal_options().map_or(1, |_| journal::PAGE_BYTES),
             metadata_bytes: self.config.metadata_bytes,
         };
         if soc_share >= 1.0 {

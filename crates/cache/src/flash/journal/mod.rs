@@ -87,6 +87,16 @@ impl JournalOptions {
     }
 }
 
+/// Alignment of a journal. Its blocks are written through the page cache, and everything else directly. If they shared a page, the page
+/// cache would restore old bytes of the other part, and the kernel would fail a later flush. Kernels with larger pages are not supported.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// The unit of an area that contains a journal and parts of `part_bytes`.
+pub fn alignment_bytes(part_bytes: u32) -> u64 {
+    let part_bytes = u64::from(part_bytes.max(1));
+    if PAGE_BYTES.is_multiple_of(part_bytes) { PAGE_BYTES } else { part_bytes }
+}
+
 /// The location of a journal, and its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalPlace {

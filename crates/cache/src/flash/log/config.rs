@@ -184,7 +184,7 @@ impl LogConfig {
 
     fn journal_bytes(&self) -> u64 {
         let journal = self.journal_place();
-        journal.map_or(0, |place| place.bytes().next_multiple_of(u64::from(self.page_bytes.max(1))))
+        journal.map_or(0, |place| place.bytes().next_multiple_of(journal::alignment_bytes(self.page_bytes)))
     }
 
     /// The place of the journal. It has space for a removal of each expected item.

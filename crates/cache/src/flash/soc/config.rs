@@ -4,7 +4,7 @@ use device::Geometry;
 
 use super::bucket::{self, BUCKET_BYTES, ENTRY_BYTES, HEADER_BYTES, NUMBER_BYTES};
 use super::filter::MAX_BYTES_PER_BUCKET;
-use crate::flash::journal::{JournalOptions, JournalPlace};
+use crate::flash::journal::{self, JournalOptions, JournalPlace};
 
 /// Bytes of buckets per byte of the journal, beside [`LEAST_JOURNAL_BLOCKS`]: two records for each bucket of 4 KiB.
 const BYTES_PER_JOURNAL_BYTE: u64 = 256;
@@ -121,7 +121,7 @@ impl SocConfig {
 
     fn journal_bytes(&self) -> u64 {
         let journal = self.journal_place();
-        journal.map_or(0, |place| place.bytes().next_multiple_of(u64::from(self.bucket_bytes.max(1))))
+        journal.map_or(0, |place| place.bytes().next_multiple_of(journal::alignment_bytes(self.bucket_bytes)))
     }
 
     /// The place of the journal.

@@ -33,6 +33,8 @@ pub struct LayoutConfig {
     /// Alignment of the first region's offset, in addition to the device's block: the unit of a stripe, so that no region spans two
     /// devices. 0 and 1 mean no further alignment.
     pub region_alignment_bytes: u64,
+    /// Alignment of all areas, in addition to the device's block. 0 and 1 mean no further alignment.
+    pub area_alignment_bytes: u64,
     /// Bytes of the snapshot area; `None` computes them from the other settings.
     pub metadata_bytes: Option<u64>,
 }
@@ -96,13 +98,14 @@ impl Layout {
             .ok_or_else(|| too_small(device, config))?;
         // More metadata leaves fewer regions, which need less metadata: the estimate is too high by at most the share of one region.
         let most_regions = room_after_superblocks.checked_div(config.region_bytes).unwrap_or(0);
-        let metadata_bytes = metadata_bytes(config, most_regions)?.next_multiple_of(block_bytes);
-        let alignment = config.region_alignment_bytes.max(1).next_multiple_of(block_bytes);
+        let unit_bytes = block_bytes.max(config.area_alignment_bytes);
+        let metadata_bytes = metadata_bytes(config, most_regions)?.next_multiple_of(unit_bytes);
+        let alignment = config.region_alignment_bytes.max(1).next_multiple_of(unit_bytes);
         let regions_offset = match config.region_bytes {
             0 => SUPERBLOCKS_BYTES + metadata_bytes,
             _ => (SUPERBLOCKS_BYTES + metadata_bytes).next_multiple_of(alignment),
         };
-        let soc_offset = floor(device.capacity_bytes - soc_bytes, block_bytes);
+        let soc_offset = floor(device.capacity_bytes - soc_bytes, unit_bytes);
         let room = soc_offset.checked_sub(regions_offset).ok_or_else(|| too_small(device, config))?;
         let regions = room.checked_div(config.region_bytes).unwrap_or(0);
         if config.region_bytes > 0 && regions < u64::from(config.least_regions) {
@@ -224,7 +227,18 @@ mod tests {
             least_regions: 3,
             snapshot_bytes_per_region: 1000,
             region_alignment_bytes: 0,
+            area_alignment_bytes: 1,
             metadata_bytes: None,
+        }
+    }
+
+    #[test]
+    fn areas_start_at_multiples_of_their_alignment() {
+        for capacity_bytes in [64 * MIB, 64 * MIB - 512, 64 * MIB - 3584] {
+            let device = Geometry { block_bytes: 512, ..device(capacity_bytes) };
+            let config = LayoutConfig { soc_snapshot_bytes: 1000, area_alignment_bytes: 4096, ..config() };
+            let layout = Layout::compute(&device, &config).unwrap();
+            assert_eq!([layout.regions_offset % 4096, layout.soc_offset % 4096], [0, 0], "{capacity_bytes}");
         }
     }
 

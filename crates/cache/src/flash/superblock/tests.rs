@@ -20,6 +20,7 @@ fn layout() -> Layout {
         least_regions: 1,
         snapshot_bytes_per_region: 100,
         region_alignment_bytes: 0,
+        area_alignment_bytes: 1,
         metadata_bytes: None,
     };
     Layout::compute(&MemoryDevice::new(CAPACITY).geometry(), &config).expect("it fits")
