@@ -142,9 +142,7 @@ fn many_lru_sizes_have_the_rows_of_separate_runs() {
         changed
     };
     let removals = changed(|number, access| {
-        if number % 11 == 3 {
-            access.kind = AccessKind::Delete;
-        }
+        access.kind = if number % 11 == 3 { AccessKind::Delete } else { access.kind };
     });
     let sizes_change = changed(|number, access| access.size_bytes += u64::from(number % 500 == 77));
     // TTLs from the middle of the trace on: the pass continues as a simulation for each size.
@@ -154,12 +152,11 @@ fn many_lru_sizes_have_the_rows_of_separate_runs() {
     });
     let sizes: Vec<Size> = (1..=20).rev().map(|number| Size::Bytes(number * number * 500)).collect();
     for (place, all) in [plain.clone(), removals, sizes_change, ttls].iter().enumerate() {
-        let in_intervals = Some(SeriesInterval::Accesses(10_000));
-        for (ignore_size, warmup, series) in [
-            (false, Warmup::Share(0.2), None),
-            (true, Warmup::Accesses(12_345), None),
-            (false, Warmup::Share(0.2), in_intervals),
-        ] {
+        let (share, exact) = (Warmup::Share(0.2), Warmup::Accesses(12_345));
+        let series = Some(SeriesInterval::Accesses(10_000));
+        for (ignore_size, warmup, series) in
+            [(false, share, None), (true, exact, None), (false, share, series)]
+        {
             let plan = |sizes: &[Size]| Plan { ignore_size, warmup, series, ..plan(&["fifo", "lru"], sizes) };
             let timed = |plan: &Plan| {
                 let report = ReadReport { has_time: true, ..ReadReport::default() };
@@ -174,8 +171,7 @@ fn many_lru_sizes_have_the_rows_of_separate_runs() {
                     let row = &together.rows[*row];
                     assert_eq!((&row.policy, row.size_bytes), (&expected.policy, expected.size_bytes));
                     assert_eq!(row.counts, expected.counts, "{} in trace {place}", row.policy);
-                    assert_eq!(row.series, expected.series, "{} in trace {place}", row.policy);
-                    assert_eq!(row.series.len() == 5, series.is_some(), "{} in trace {place}", row.policy);
+                    assert!(row.series == expected.series && (row.series.len() == 5) == series.is_some());
                 }
             }
         }
