@@ -5,7 +5,7 @@
 //! evicted. For clairvoyant policies, a next use after expiry does not count.
 
 use policy::eviction::clairvoyant::NEVER;
-use policy::simulate::{Access, Counts, Simulator};
+use policy::simulate::{Access, Simulator};
 
 use super::Batch;
 
@@ -86,15 +86,5 @@ impl Simulator for ExpiringSimulator<'_> {
         self.next_seconds = self.next_seconds.get(accesses.len()..).unwrap_or(&[]);
     }
 
-    fn counts(&self) -> Counts {
-        self.simulator.counts()
-    }
-
-    fn holds(&self, object: u32) -> bool {
-        self.simulator.holds(object)
-    }
-
-    fn expire(&mut self, object: u32) {
-        self.simulator.expire(object);
-    }
+    super::forward_simulator!(simulator);
 }

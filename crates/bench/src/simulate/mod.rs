@@ -4,6 +4,28 @@
 //! which [`parallel`] runs through all simulations concurrently. If the footprint or next uses must be known in advance, the trace
 //! is first written to a temporary file ([`spool`]). [`policies`] is the table of names; [`report`] formats the results.
 
+/// The methods of [`Simulator`](policy::simulate::Simulator) that a wrapper passes on unchanged.
+macro_rules! forward_simulator {
+    ($field:ident) => {
+        fn counts(&self) -> policy::simulate::Counts {
+            self.$field.counts()
+        }
+
+        fn holds(&self, object: u32) -> bool {
+            self.$field.holds(object)
+        }
+
+        fn expire(&mut self, object: u32) {
+            self.$field.expire(object);
+        }
+
+        fn needs_future(&self) -> bool {
+            self.$field.needs_future()
+        }
+    };
+}
+pub(crate) use forward_simulator;
+
 mod batch;
 mod curve;
 mod custom;

@@ -88,21 +88,7 @@ impl Simulator for Splitting<'_> {
         }
     }
 
-    fn counts(&self) -> Counts {
-        self.simulator.counts()
-    }
-
-    fn holds(&self, object: u32) -> bool {
-        self.simulator.holds(object)
-    }
-
-    fn expire(&mut self, object: u32) {
-        self.simulator.expire(object);
-    }
-
-    fn needs_future(&self) -> bool {
-        self.simulator.needs_future()
-    }
+    super::forward_simulator!(simulator);
 }
 
 #[cfg(test)]

@@ -119,17 +119,7 @@ impl Simulator for TallyingSimulator<'_> {
         self.tenants = self.tenants.get(accesses.len()..).unwrap_or(&[]);
     }
 
-    fn counts(&self) -> Counts {
-        self.simulator.counts()
-    }
-
-    fn holds(&self, object: u32) -> bool {
-        self.simulator.holds(object)
-    }
-
-    fn expire(&mut self, object: u32) {
-        self.simulator.expire(object);
-    }
+    super::forward_simulator!(simulator);
 }
 
 /// Counts of a tenant in each simulation.

@@ -16,8 +16,7 @@ const BLOCK_BYTES: usize = 512;
 const GENERATION: u64 = 42;
 const OPTIONS: JournalOptions = JournalOptions { flushes: true, boot: None, block_bytes: BLOCK_BYTES as u32 };
 
-/// Checks that a block with a valid checksum is rejected or encodes to the same bytes. A journal of such blocks must be rejected or recover
-/// an engine.
+/// Checks blocks with valid checksums: each is rejected, or encodes to the same bytes. Their journal is rejected, or recovers an engine.
 pub(in crate::flash) fn check(content: &[u8]) {
     let blocks: Vec<Vec<u8>> = content.chunks(BLOCK_BYTES).take(8).map(valid_block).collect();
     blocks.iter().for_each(|bytes| check_block(bytes));

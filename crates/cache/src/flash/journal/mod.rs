@@ -91,10 +91,9 @@ impl JournalOptions {
 /// cache would restore old bytes of the other part, and the kernel would fail a later flush. Kernels with larger pages are not supported.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// The unit of an area that contains a journal and parts of `part_bytes`.
+/// The alignment of what follows a journal and has parts of `part_bytes`, a power of two.
 pub fn alignment_bytes(part_bytes: u32) -> u64 {
-    let part_bytes = u64::from(part_bytes.max(1));
-    if PAGE_BYTES.is_multiple_of(part_bytes) { PAGE_BYTES } else { part_bytes }
+    PAGE_BYTES.max(part_bytes.into())
 }
 
 /// The location of a journal, and its options.

@@ -193,7 +193,9 @@ impl RegionConfig {
     fn journal_regions(&self) -> u64 {
         self.journal_blocks().map_or(0, |(blocks, options)| {
             let place = JournalPlace { offset_bytes: 0, blocks, generation: 0, options };
-            place.bytes().div_ceil(u64::from(self.region_bytes))
+            let is_aligned = u64::from(self.region_bytes).is_multiple_of(journal::PAGE_BYTES);
+            let unaligned_bytes = if is_aligned { 0 } else { journal::PAGE_BYTES };
+            (place.bytes() + unaligned_bytes).div_ceil(u64::from(self.region_bytes))
         })
     }
 
@@ -218,7 +220,7 @@ impl RegionConfig {
         let (blocks, options) = self.journal_blocks()?;
         let region_bytes = u64::from(self.region_bytes);
         let regions = (self.capacity_bytes / region_bytes).checked_sub(self.journal_regions())?;
-        let offset_bytes = self.offset_bytes + regions * region_bytes;
+        let offset_bytes = self.offset_bytes + (regions * region_bytes).next_multiple_of(journal::PAGE_BYTES);
         Some(JournalPlace { offset_bytes, blocks, generation: id.0, options })
     }
 
