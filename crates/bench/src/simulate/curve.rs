@@ -36,7 +36,7 @@ impl Job {
     pub(super) fn into_rows_and_tallies(self) -> Vec<(Row, Option<Tally>)> {
         match self {
             Self::One(task) => vec![task.into_row_and_tally()],
-            Self::All(task) => task.into_tasks().into_iter().map(Task::into_row_and_tally).collect(),
+            Self::All(task) => task.into_rows().into_iter().map(|row| (row, None)).collect(),
         }
     }
 }
@@ -93,8 +93,8 @@ impl CurveTask {
     }
 
     fn run(&mut self, batch: &Batch) {
-        if !batch.ttls.is_empty() && matches!(self.caches, Caches::Curve(_)) {
-            self.caches = Caches::Separate(self.separate());
+        if !batch.ttls.is_empty() {
+            self.separate();
         }
         match &mut self.caches {
             Caches::Curve(curve) => self.warmed.run_parts(batch, |accesses, _, is_marked| {
@@ -105,17 +105,16 @@ impl CurveTask {
         }
     }
 
-    /// Takes the tasks, or makes them of the curve.
-    fn separate(&mut self) -> Vec<Task> {
-        let curve = match std::mem::replace(&mut self.caches, Caches::Separate(Vec::new())) {
-            Caches::Curve(curve) => curve,
-            Caches::Separate(tasks) => return tasks,
-        };
-        let simulations = curve.into_simulations().into_iter().zip(&self.sizes_bytes).enumerate();
-        let task = |(place, (simulation, &size_bytes))| {
-            Task::continued(Box::new(simulation), &self.named, size_bytes, self.warmed.of(place))
-        };
-        simulations.map(task).collect()
+    /// Continues as a simulation for each size.
+    fn separate(&mut self) {
+        if let Caches::Curve(curve) = &mut self.caches {
+            let curve = std::mem::replace(curve, LruCurve::new(&[]));
+            let simulations = curve.into_simulations().into_iter().zip(&self.sizes_bytes).enumerate();
+            let task = |(place, (simulation, &size_bytes))| {
+                Task::continued(Box::new(simulation), &self.named, size_bytes, self.warmed.of(place))
+            };
+            self.caches = Caches::Separate(simulations.map(task).collect());
+        }
     }
 
     fn warmup_requests(&self) -> u64 {
@@ -125,7 +124,17 @@ impl CurveTask {
         }
     }
 
-    fn into_tasks(mut self) -> Vec<Task> {
-        self.separate()
+    fn into_rows(self) -> Vec<Row> {
+        let Self { named, sizes_bytes, caches, warmed } = self;
+        match caches {
+            Caches::Curve(curve) => {
+                let totals = curve.counts().into_iter().zip(sizes_bytes).enumerate();
+                let row = |(place, (total, size_bytes))| {
+                    Row::of(&named, size_bytes, warmed.of(place).counted(&total))
+                };
+                totals.map(row).collect()
+            }
+            Caches::Separate(tasks) => tasks.into_iter().map(Task::into_row).collect(),
+        }
     }
 }

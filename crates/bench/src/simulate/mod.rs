@@ -153,6 +153,19 @@ pub struct Row {
 }
 
 impl Row {
+    fn of(named: &Named, size_bytes: u64, counts: Counts) -> Self {
+        Self {
+            policy: named.to_string(),
+            as_given: named.as_given().to_owned(),
+            size_bytes,
+            counts,
+            is_flash: named.is_flash(),
+            series: Vec::new(),
+            interval: None,
+            doubt: None,
+        }
+    }
+
     /// Canonical name, with the alias if one was given.
     #[must_use]
     pub fn label(&self) -> String {

@@ -29,12 +29,8 @@ pub(crate) trait Work: Send {
 
 /// A simulation and its warm-up and tally.
 pub(super) struct Task {
-    policy: String,
-    as_given: String,
+    named: Named,
     size_bytes: u64,
-    is_flash: bool,
-    /// Relative cost of a request: see [`Named::cost`].
-    cost: u32,
     simulator: Box<dyn Simulator>,
     warmed: Warmed,
     lifetimes: Lifetimes,
@@ -76,11 +72,8 @@ impl Task {
         warmed: Warmed,
     ) -> Self {
         Self {
-            policy: named.to_string(),
-            as_given: named.as_given().to_owned(),
+            named: named.clone(),
             size_bytes,
-            is_flash: named.is_flash(),
-            cost: named.cost(),
             simulator,
             warmed,
             lifetimes: Lifetimes::default(),
@@ -101,16 +94,7 @@ impl Task {
     pub(super) fn into_row(self) -> Row {
         let counts = self.warmed.counted(&self.total());
         let series = self.series.as_ref().map_or_else(Vec::new, |series| series.points(&self.total()));
-        Row {
-            policy: self.policy,
-            as_given: self.as_given,
-            size_bytes: self.size_bytes,
-            counts,
-            is_flash: self.is_flash,
-            series,
-            interval: None,
-            doubt: None,
-        }
+        Row { series, ..Row::of(&self.named, self.size_bytes, counts) }
     }
 
     fn total(&self) -> Counts {
@@ -120,7 +104,7 @@ impl Task {
 
 impl Work for Task {
     fn cost(&self) -> u32 {
-        self.cost
+        self.named.cost()
     }
 
     fn run(&mut self, batch: &Batch) {
