@@ -37,27 +37,27 @@ impl Bar {
     }
 
     /// Shows `done` of `total`, with a text.
-    pub fn set(&self, done: u64, total: u64, words: impl Into<Cow<'static, str>>) {
+    pub fn set(&self, done: u64, total: u64, message: impl Into<Cow<'static, str>>) {
         let Some(bar) = &self.bar else { return };
         if bar.is_hidden() {
             bar.set_draw_target(ProgressDrawTarget::stderr());
             bar.reset();
         }
         bar.set_length(total);
-        bar.set_message(words);
+        bar.set_message(message);
         bar.set_position(done);
     }
 
     /// Prints a line above the bar.
-    pub fn line(&self, words: &str) {
+    pub fn line(&self, message: &str) {
         // A write error on standard error cannot be reported.
-        self.beside(|| drop(writeln!(std::io::stderr(), "{words}")));
+        self.beside(|| drop(writeln!(std::io::stderr(), "{message}")));
     }
 
     /// Prints a line only if there is no bar.
-    pub fn line_instead(&self, words: &str) {
+    pub fn line_instead(&self, message: &str) {
         if self.bar.is_none() {
-            self.line(words);
+            self.line(message);
         }
     }
 

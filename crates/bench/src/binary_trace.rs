@@ -137,18 +137,18 @@ fn replay(plan: &ReplayPlan, path: &Path) -> Result<(Replay, Vec<String>), Error
 impl Made {
     /// A summary line, and a line for each warning or error.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn text(&self) -> String {
         let (requests, all) = (self.requests, self.written.accesses);
         let noun_of_them = noun(requests, "request");
-        let mut words =
+        let mut text =
             format!("{}: {requests} {noun_of_them}, {all} with repetitions\n", self.path.display());
-        self.warnings.iter().for_each(|warning| words += &format!("note: {warning}\n"));
+        self.warnings.iter().for_each(|warning| text += &format!("note: {warning}\n"));
         let wrong = self.reading.rejected_rows;
         if wrong > 0 {
-            words += &format!("note: {wrong} malformed {} {} skipped\n", noun(wrong, "row"), was(wrong));
+            text += &format!("note: {wrong} malformed {} {} skipped\n", noun(wrong, "row"), was(wrong));
         }
-        self.reading.messages.iter().for_each(|message| words += &format!("  {message}\n"));
-        words
+        self.reading.messages.iter().for_each(|message| text += &format!("  {message}\n"));
+        text
     }
 
     /// The summary as JSON, for the result file.

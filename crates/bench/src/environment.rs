@@ -45,7 +45,7 @@ pub(crate) struct FreeMemory {
 /// Free memory of the machine and of this process's cgroups, without swap; `None` if neither is known.
 pub(crate) fn free_memory() -> Option<FreeMemory> {
     let available = field("/proc/meminfo", "MemAvailable");
-    let kib: Option<u64> = available.and_then(|words| words.strip_suffix(" kB")?.parse().ok());
+    let kib: Option<u64> = available.and_then(|text| text.strip_suffix(" kB")?.parse().ok());
     let of_machine = kib.map(|kib| kib * 1024);
     let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of_cgroup = cgroup_free_bytes(Path::new("/sys/fs/cgroup"), &membership);
@@ -123,7 +123,7 @@ mod tests {
         let write = |group: &str, files: [(&str, &str); 3]| {
             let folder = root.path().join(group);
             std::fs::create_dir_all(&folder).unwrap();
-            files.iter().for_each(|(name, words)| std::fs::write(folder.join(name), words).unwrap());
+            files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
         };
         let stat = "anon 5\ninactive_file 100\n";
         write("a", [("memory.max", "1000\n"), ("memory.current", "400\n"), ("memory.stat", stat)]);

@@ -93,15 +93,15 @@ fn fonts() -> Arc<fontdb::Database> {
 mod tests {
     use super::*;
 
-    fn drawing(words: &str) -> String {
+    fn drawing(message: &str) -> String {
         format!(
             "<svg width=\"120\" height=\"40\" xmlns=\"http://www.w3.org/2000/svg\">\
-             <text x=\"4\" y=\"30\" font-family=\"sans-serif\" font-size=\"20\" fill=\"black\">{words}</text></svg>"
+             <text x=\"4\" y=\"30\" font-family=\"sans-serif\" font-size=\"20\" fill=\"black\">{message}</text></svg>"
         )
     }
 
-    fn inked(words: &str) -> usize {
-        let pixels = Pixmap::decode_png(&png(&drawing(words)).unwrap()).unwrap();
+    fn inked(text: &str) -> usize {
+        let pixels = Pixmap::decode_png(&png(&drawing(text)).unwrap()).unwrap();
         assert_eq!((pixels.width(), pixels.height()), (240, 80));
         pixels.pixels().iter().filter(|pixel| pixel.alpha() > 0).count()
     }

@@ -80,8 +80,8 @@ impl<W: Write> Progress<W> {
     /// A stats file could not be written, now or during the run.
     pub fn finish(mut self, results: &[String]) -> std::io::Result<()> {
         self.bar.finish();
-        for (StatsFile { path, file, failed: before }, words) in self.files.iter_mut().zip(results) {
-            write_whole(file, words.as_bytes()).map_err(failed(path))?;
+        for (StatsFile { path, file, failed: before }, message) in self.files.iter_mut().zip(results) {
+            write_whole(file, message.as_bytes()).map_err(failed(path))?;
             if let Some(error) = before.take() {
                 return Err(std::io::Error::new(
                     error.kind(),
@@ -112,9 +112,9 @@ impl<W: Write> Progress<W> {
         let Some(StatsFile { path, file, failed: before }) = self.files.get_mut(number) else { return };
         let Err(error) = write_whole(file, block.as_bytes()).map_err(failed(path)) else { return };
         if before.is_none() {
-            let words = format!("warning: {error}; the interval is skipped");
+            let message = format!("warning: {error}; the interval is skipped");
             *before = Some(error);
-            self.bar.line(&words);
+            self.bar.line(&message);
         }
     }
 
@@ -127,8 +127,8 @@ impl<W: Write> Progress<W> {
 impl<W: Write> Watcher for Progress<W> {
     fn refresh(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         if self.bar.is_watched() {
-            let (share, words) = how_far(instances, elapsed, self.options.timeout);
-            self.bar.set((share * BAR_STEPS) as u64, BAR_STEPS as u64, words);
+            let (share, message) = how_far(instances, elapsed, self.options.timeout);
+            self.bar.set((share * BAR_STEPS) as u64, BAR_STEPS as u64, message);
         }
     }
 
@@ -138,8 +138,8 @@ impl<W: Write> Watcher for Progress<W> {
         }
     }
 
-    fn warn(&mut self, words: &str) {
-        self.bar.line(&format!("warning: {words}"));
+    fn warn(&mut self, message: &str) {
+        self.bar.line(&format!("warning: {message}"));
     }
 }
 
@@ -187,24 +187,24 @@ fn how_far(instances: &[&dyn Observable], elapsed: Duration, timeout: Option<Dur
     let seconds = elapsed.as_secs_f64();
     let rate = counts.ops as f64 / seconds.max(1e-9);
     let hits = counts.hit_ratio().unwrap_or(0.0);
-    let mut words = format!("{:.0}k ops/s  ", rate / 1e3);
+    let mut message = format!("{:.0}k ops/s  ", rate / 1e3);
     if let Some(bytes) =
         instances.iter().filter_map(|it| Some(it.flash_stats()?.device.written_bytes)).reduce(|a, b| a + b)
     {
-        let _ = write!(words, "{:.1} MB/s to flash  ", bytes as f64 / seconds.max(1e-9) / 1e6);
+        let _ = write!(message, "{:.1} MB/s to flash  ", bytes as f64 / seconds.max(1e-9) / 1e6);
     }
-    let _ = write!(words, "hit ratio {:.1}%  ", hits * 100.0);
+    let _ = write!(message, "hit ratio {:.1}%  ", hits * 100.0);
     if let Some(ns) = latencies.gets().quantile_ns(0.99) {
-        let _ = write!(words, "get p99 {}  ", duration(ns as f64));
+        let _ = write!(message, "get p99 {}  ", duration(ns as f64));
     }
     let end = nearest_end(instances, elapsed, timeout);
     if let Some((name, share)) = end.filter(|(_, share)| *share > 0.0) {
-        let _ = write!(words, "{} left to {name}", clock_words(seconds * (1.0 - share) / share));
+        let _ = write!(message, "{} left to {name}", clock_text(seconds * (1.0 - share) / share));
     }
-    (end.map_or(0.0, |(_, share)| share), words)
+    (end.map_or(0.0, |(_, share)| share), message)
 }
 
-fn clock_words(seconds: f64) -> String {
+fn clock_text(seconds: f64) -> String {
     let seconds = seconds as u64;
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
@@ -270,9 +270,9 @@ mod tests {
         for (gets, get_misses, percent) in [(10, 4, 60.0), (10, 11, 0.0), (0, 0, 0.0)] {
             let counts = Counts { ops: gets, gets, get_misses, ..Counts::default() };
             let instance = Frozen { counts, total_ops: u64::MAX, limits: Limits::default() };
-            let (share, words) = how_far(&[&instance, &instance], Duration::from_secs(1), None);
+            let (share, message) = how_far(&[&instance, &instance], Duration::from_secs(1), None);
             assert!((0.0..1e-9).contains(&share));
-            assert!(words.contains(&format!("hit ratio {percent:.1}%")), "{words}");
+            assert!(message.contains(&format!("hit ratio {percent:.1}%")), "{message}");
         }
     }
 

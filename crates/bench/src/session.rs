@@ -95,12 +95,12 @@ pub enum SessionError {
         source: OpenError,
     },
     /// The machine has too little memory.
-    #[error("{}: {words}", file.display())]
+    #[error("{}: {message}", file.display())]
     Memory {
         /// The config.
         file: PathBuf,
         /// The key with the largest share, the bytes needed and the bytes available.
-        words: String,
+        message: String,
     },
     /// The model drive cannot be created.
     #[error(transparent)]
@@ -364,17 +364,17 @@ fn scaled(config: &Config, plan: RunPlan, scale: u32) -> Result<RunPlan, Session
         |it: &InstancePlan| it.cache.flash.as_ref().is_some_and(|flash| flash.bytes_per_device == 0);
     match plan.instances.iter().position(has_none).filter(|_| scale > 1) {
         Some(number) => {
-            let words = format!(
+            let message = format!(
                 "--scale 1/{scale}: is too large a divisor for cache_config.nvmCacheSizeMB: no flash is left"
             );
-            Err(open_error(config, number, OpenError::Config(words)))
+            Err(open_error(config, number, OpenError::Config(message)))
         }
         None => Ok(plan),
     }
 }
 
 fn check_memory(config: &Config, plan: &RunPlan) -> Result<(), SessionError> {
-    memory::check(plan).map_err(|words| SessionError::Memory { file: config.file.clone(), words })
+    memory::check(plan).map_err(|message| SessionError::Memory { file: config.file.clone(), message })
 }
 
 fn open_workloads(
@@ -390,12 +390,12 @@ fn open_workloads(
 
 /// Warnings of the workloads.
 fn workload_warnings(workloads: &[OpenWorkload]) -> Vec<String> {
-    let named = |number: usize, words: &String| match workloads {
-        [_] => words.clone(),
-        _ => format!("[{number}].{words}"),
+    let named = |number: usize, message: &String| match workloads {
+        [_] => message.clone(),
+        _ => format!("[{number}].{message}"),
     };
     let all = workloads.iter().enumerate();
-    all.flat_map(|(number, it)| it.warnings.iter().map(move |words| named(number, words))).collect()
+    all.flat_map(|(number, it)| it.warnings.iter().map(move |message| named(number, message))).collect()
 }
 
 /// Warnings about the files and devices of flash.
@@ -445,15 +445,15 @@ fn open_error(config: &Config, instance: usize, source: OpenError) -> SessionErr
     SessionError::Open { file: config.file.clone(), instance, source }
 }
 
-fn event_error(config: &Config, (instance, words): (usize, String)) -> SessionError {
-    let words = format!("cache_config.eventTrackerFilePath: {words}");
-    open_error(config, instance, OpenError::Config(words))
+fn event_error(config: &Config, (instance, message): (usize, String)) -> SessionError {
+    let message = format!("cache_config.eventTrackerFilePath: {message}");
+    open_error(config, instance, OpenError::Config(message))
 }
 
 /// Refuses features that a simulated run does not support.
 fn check_simulated(config: &Config, plan: &RunPlan) -> Result<(), SessionError> {
     for (number, instance) in plan.instances.iter().enumerate() {
-        let refuse = |words: &str| Err(open_error(config, number, OpenError::Config(words.to_owned())));
+        let refuse = |message: &str| Err(open_error(config, number, OpenError::Config(message.to_owned())));
         if instance.cache.persist_dir.is_some() {
             return refuse("cache_config.cacheDir: a simulated run cannot be persistent");
         }

@@ -83,7 +83,7 @@ impl Progress {
         runs.parts[number] = PARTS;
         runs.ended += 1;
         self.show(&runs);
-        self.bar.line_instead(&runs.words());
+        self.bar.line_instead(&runs.text());
     }
 
     /// Removes the bar.
@@ -92,12 +92,12 @@ impl Progress {
     }
 
     fn show(&self, runs: &Runs) {
-        self.bar.set(runs.parts.iter().sum(), runs.parts.len() as u64 * PARTS, runs.words() + ", ");
+        self.bar.set(runs.parts.iter().sum(), runs.parts.len() as u64 * PARTS, runs.text() + ", ");
     }
 }
 
 impl Runs {
-    fn words(&self) -> String {
+    fn text(&self) -> String {
         format!("{} of {} runs", self.ended, self.parts.len())
     }
 }

@@ -271,12 +271,12 @@ pub fn losses(written: &Written) -> Vec<String> {
         ),
     ];
     let happened = all.into_iter().filter(|(count, ..)| *count > 0);
-    happened.map(|(count, word, what)| count_words(count, word, what)).collect()
+    happened.map(|(count, word, what)| count_text(count, word, what)).collect()
 }
 
 /// Formats a count with a noun and a phrase, which is given in the plural.
 #[must_use]
-pub fn count_words(count: u64, word: &str, what: &str) -> String {
+pub fn count_text(count: u64, word: &str, what: &str) -> String {
     let several = format!("{count} {} {what}", noun(count, word));
     if count == 1 { several.replace("were ", "was ").replace("their ", "its ") } else { several }
 }

@@ -29,9 +29,9 @@ fn with(changes: &[&str]) -> Result<Config, String> {
 }
 
 #[track_caller]
-fn refused(changes: &[&str], words: &str) {
+fn refused(changes: &[&str], message: &str) {
     let said = with(changes).expect_err("must be refused");
-    assert!(said.contains(words), "{said}");
+    assert!(said.contains(message), "{said}");
 }
 
 #[test]
@@ -223,10 +223,10 @@ fn config_as_run_includes_defaults_and_overrides_and_reloads_equal() {
 
 /// Checks that a config without invalid keys is refused when it is checked for a run.
 #[track_caller]
-fn cannot_run(changes: &[&str], words: &str) {
+fn cannot_run(changes: &[&str], message: &str) {
     let config = with(changes).expect("every key is right by itself");
     let said = Session::check(&config, 1).expect_err("must be refused").to_string();
-    assert!(said.starts_with("c.json: ") && said.contains(words), "{said}");
+    assert!(said.starts_with("c.json: ") && said.contains(message), "{said}");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn wrong_type_is_reported_once() {
 fn trace_file_without_replay_is_warned_about() {
     let config = with(&["test_config.traceFileName=trace.csv"]).unwrap();
     assert_eq!(config.warnings[0].at, "test_config.traceFileName");
-    assert!(config.warnings[0].words.starts_with("has no effect: this generator reads no trace"));
+    assert!(config.warnings[0].message.starts_with("has no effect: this generator reads no trace"));
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn flash_paths_without_size_are_warned_about() {
     const PATHS: &str = "cache_config.nvmCachePaths=[\"/mnt/ssd/flash\"]";
     let warnings = with(&[PATHS]).unwrap().warnings;
     assert_eq!(warnings[0].at, "cache_config.nvmCachePaths");
-    assert_eq!(warnings[0].words, "has no effect: nvmCacheSizeMB is 0, there is no flash");
+    assert_eq!(warnings[0].message, "has no effect: nvmCacheSizeMB is 0, there is no flash");
     assert!(with(&[PATHS, "cache_config.nvmCacheSizeMB=64"]).unwrap().warnings.is_empty());
 }
 
@@ -286,7 +286,7 @@ fn warmup_check_without_flash_is_warned_about() {
     const FLASH: &str = "cache_config.nvmCacheSizeMB=64";
     let warnings_of = |changes: &[&str]| {
         let warnings = with(changes).unwrap().warnings;
-        warnings.into_iter().map(|it| format!("{}: {}", it.at, it.words)).collect::<Vec<_>>()
+        warnings.into_iter().map(|it| format!("{}: {}", it.at, it.message)).collect::<Vec<_>>()
     };
     let unread = "test_config.nvmCacheWarmupCheckPolicy: has no effect: checkNvmCacheWarmUp is false";
     assert_eq!(warnings_of(&[FLASH, POLICY]), [unread]);
@@ -304,8 +304,8 @@ fn byte_order_mark_is_ignored() {
 #[test]
 fn invalid_open_loop_is_refused() {
     const RATE: &str = "test_config.opRatePerSec=1000";
-    let open = |changes: &[&str], words: &str| {
-        refused(&[&["test_config.arrivals=poisson"], changes].concat(), words);
+    let open = |changes: &[&str], message: &str| {
+        refused(&[&["test_config.arrivals=poisson"], changes].concat(), message);
     };
     refused(&["test_config.arrivals=poison"], "unknown name `poison`; did you mean `poisson`?");
     refused(&["test_config.arrivals=7"], "expected a string");
@@ -326,7 +326,7 @@ fn invalid_open_loop_is_refused() {
 fn invalid_trace_speed_is_refused() {
     const SPEED: &str = "test_config.traceSpeed=2.5";
     const TRACE: [&str; 3] = [SPEED, "test_config.generator=replay", "test_config.traceFileName=t"];
-    let beside = |change: &str, words: &str| refused(&[&TRACE[..], &[change]].concat(), words);
+    let beside = |change: &str, message: &str| refused(&[&TRACE[..], &[change]].concat(), message);
     assert!(with(&TRACE).is_ok());
     refused(&[SPEED], "traceSpeed: only for replays");
     refused(&["test_config.traceSpeed=fast"], "expected a number");
@@ -341,9 +341,9 @@ fn invalid_piece_and_chunk_sizes_are_refused() {
         let generator = format!("test_config.generator={generator}");
         with(&[&generator, "test_config.traceFileName=t", change])
     };
-    let beside = |generator: &str, change: &str, words: &str| {
+    let beside = |generator: &str, change: &str, message: &str| {
         let said = with_trace(generator, change).expect_err("must be refused");
-        assert!(said.contains(words) && said.lines().count() == 1, "{said}");
+        assert!(said.contains(message) && said.lines().count() == 1, "{said}");
     };
     const REPLAY: &str = "test_config.replayGeneratorConfig";
     let chunk = |change: &str| format!("{REPLAY}.{change}");
@@ -440,8 +440,8 @@ fn huge_numbers_are_refused_or_harmless() {
             match with(&changes) {
                 Ok(config) if Session::open(&config, SessionOptions::default()).is_ok() => opened += 1,
                 Ok(_) => refused += 1,
-                Err(words) => {
-                    assert!(!words.contains("unknown key"), "{change}: {words}");
+                Err(message) => {
+                    assert!(!message.contains("unknown key"), "{change}: {message}");
                     refused += 1;
                 }
             }
@@ -465,19 +465,19 @@ fn sizes_with_overflowing_sum_are_refused() {
     let striped = r#""cacheSizeMB": 64, "nvmCacheSizeMB": 4398046511104, "nvmCachePaths": ["/a", "/b"]"#;
     let component = r#""allocator": "flash", "cacheSizeMB": 8796093022207"#;
     let memory = r#""cacheSizeMB": 4398046511104"#;
-    for (sizes, at, words) in [
+    for (sizes, at, message) in [
         (&[half, half][..], "[1].cache_config.nvmCacheSizeMB", "8796093022208 MiB of flash in total, with"),
         (&[component, half], "[1].cache_config.nvmCacheSizeMB", "13194139533311 MiB of flash in total, with"),
         (&[memory, memory], "[1].cache_config.cacheSizeMB", "8796093022208 MiB of DRAM in total, with"),
     ] {
         let said = load(sizes).expect_err("must be refused").to_string();
-        assert!(said.starts_with(&format!("c.json: {at}: {words}")), "{said}");
+        assert!(said.starts_with(&format!("c.json: {at}: {message}")), "{said}");
         assert!(said.ends_with("the maximum is 8796093022207 MiB"), "{said}");
     }
     let Ok(Loaded::Config(config)) = load(&[whole, whole]) else { panic!("each is refused by itself") };
     let said = Session::check(&config, 1).err().unwrap().to_string();
-    let words = "cache_config.nvmCacheSizeMB: 8796093022208 MiB is too large";
-    assert_eq!(said, format!("c.json: [0]: {words}\nc.json: [1]: {words}"));
+    let message = "cache_config.nvmCacheSizeMB: 8796093022208 MiB is too large";
+    assert_eq!(said, format!("c.json: [0]: {message}\nc.json: [1]: {message}"));
     // The total is checked with the config's own paths, not with a drive that replaces them.
     let said = load_text(Path::new("c.json"), &of(striped), &[]).expect_err("must be refused").to_string();
     assert!(

@@ -106,7 +106,7 @@ fn collect(root: &Path, directory: &Path, into: &mut Vec<String>) {
             && let Ok(Loaded::Config(config)) = load(&path, &[])
             && !config.later.is_empty()
         {
-            let features: Vec<_> = config.later.iter().map(|it| it.words.as_str()).collect();
+            let features: Vec<_> = config.later.iter().map(|it| it.message.as_str()).collect();
             into.push(format!(
                 "| `{}` | {} |",
                 path.strip_prefix(root).unwrap().display(),

@@ -113,13 +113,13 @@ fn each_criterion_fails_alone_and_row_at_limits_passes() {
     let (read, max_write_p99) = row().device_quantiles(0.99);
     let limits = Criteria { max_read_p99: read.unwrap(), max_write_p99, ..CRITERIA };
     assert_eq!(limits.missed(&row()), []);
-    for (change, criterion, words) in changes {
+    for (change, criterion, text) in changes {
         let mut changed = row();
         change(&mut changed);
         let missed = CRITERIA.missed(&changed);
         assert_eq!(
-            missed.iter().map(|it| (it.criterion, it.words.as_str())).collect::<Vec<_>>(),
-            [(criterion, words)]
+            missed.iter().map(|it| (it.criterion, it.text.as_str())).collect::<Vec<_>>(),
+            [(criterion, text)]
         );
     }
     let mut unknown = Row { offered: None, years: Years::Unknown, ..row() };

@@ -34,8 +34,8 @@ fn use_up(text: &[u8], good: &Finished, directory: &std::path::Path) -> bool {
     std::fs::write(&file, text).unwrap();
     match Finished::read(&file) {
         Err(error) => {
-            let words = error.to_string();
-            assert!(words.starts_with(file.to_str().unwrap()) && words.lines().count() == 1, "{words}");
+            let message = error.to_string();
+            assert!(message.starts_with(file.to_str().unwrap()) && message.lines().count() == 1, "{message}");
             false
         }
         Ok(run) => {

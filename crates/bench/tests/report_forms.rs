@@ -210,8 +210,8 @@ const TOO_LARGE: &str = "Warning: 170 of 2,559,176 inserts into DRAM (less than 
 
 /// The verdict, without the warning that all these instances have.
 fn verdict(report: &RunReport) -> String {
-    let words = text::verdict(report);
-    let others = words.split_inclusive('\n').filter(|line| !line.contains("refused as too large"));
+    let text = text::verdict(report);
+    let others = text.split_inclusive('\n').filter(|line| !line.contains("refused as too large"));
     others.collect()
 }
 
@@ -240,11 +240,11 @@ fn verdict_has_first_io_error() {
     let (good, mut several) = (instance(), report(bad.clone()));
     let first = "first error: writing 4096 bytes at 0 of flash: No space left on device";
     assert_eq!(verdict(&several), format!("NVM error. io_errors : 2; {first}\nFailed.\n"));
-    let words = "writing 4096 bytes at 0 of flash: No space left on device";
-    assert_eq!(json::render(&several)["instances"][0]["flash_first_io_error"], words);
+    let text = "writing 4096 bytes at 0 of flash: No space left on device";
+    assert_eq!(json::render(&several)["instances"][0]["flash_first_io_error"], text);
     several.instances = vec![good, bad];
     assert_eq!(verdict(&several), format!("Instance 1: NVM error. io_errors : 2; {first}\nFailed.\n"));
-    assert_eq!(json::render(&several)["totals"]["flash_first_io_error"], words);
+    assert_eq!(json::render(&several)["totals"]["flash_first_io_error"], text);
 }
 
 #[test]

@@ -128,18 +128,12 @@ fn skipped_or_repeated_destructor_call_fails() {
     assert_eq!(check(0, 0).failures(), Vec::<String>::new());
     let skipped = check(100, 0);
     assert!(skipped.missing > 10 && skipped.invalid == 0, "{skipped:?}");
-    let words = skipped.failures().concat();
-    assert!(
-        words.starts_with(&format!("Found {} items missing destructor cases", skipped.missing)),
-        "{words}"
-    );
+    let text = skipped.failures().concat();
+    assert!(text.starts_with(&format!("Found {} items missing destructor cases", skipped.missing)), "{text}");
     let repeated = check(0, 100);
     assert!(repeated.invalid > 10 && repeated.missing == 0, "{repeated:?}");
-    let words = repeated.failures().concat();
-    assert!(
-        words.starts_with(&format!("Found {} invalid item destructor cases", repeated.invalid)),
-        "{words}"
-    );
+    let text = repeated.failures().concat();
+    assert!(text.starts_with(&format!("Found {} invalid item destructor cases", repeated.invalid)), "{text}");
 }
 
 const REFERENCES: &str = r#"{
@@ -380,10 +374,10 @@ fn refused(text: &str, changes: &[&str]) -> String {
 #[test]
 fn two_memory_tiers_are_refused_with_the_flags_for_one() {
     let tiers = r#"cache_config.memoryTiers=[{"ratio": 1}, {"ratio": 3}]"#;
-    let words = refused(OBJECTS, &["test_config.name=stressor", tiers]);
-    assert!(words.contains("memoryTiers: has 2 tiers, and the engine has one in DRAM"), "{words}");
-    assert!(words.contains("--set cache_config.memoryTiers=[]"), "{words}");
-    assert!(words.contains("cacheSizeMB=16 and nvmCacheSizeMB=48"), "{words}");
+    let text = refused(OBJECTS, &["test_config.name=stressor", tiers]);
+    assert!(text.contains("memoryTiers: has 2 tiers, and the engine has one in DRAM"), "{text}");
+    assert!(text.contains("--set cache_config.memoryTiers=[]"), "{text}");
+    assert!(text.contains("cacheSizeMB=16 and nvmCacheSizeMB=48"), "{text}");
     let one = ["test_config.name=stressor", tiers, "cache_config.memoryTiers=[]"];
     let overrides: Vec<Override> = one.iter().map(|it| it.parse().unwrap()).collect();
     assert!(matches!(load_text(Path::new("c.json"), OBJECTS, &overrides), Ok(Loaded::Config(_))));
@@ -392,14 +386,14 @@ fn two_memory_tiers_are_refused_with_the_flags_for_one() {
 #[test]
 fn keys_that_a_stressor_does_not_allow_are_refused() {
     let custom = |key: &str, value: u64| format!("cache_config.customConfigJson={{\"{key}\": {value}}}");
-    let words = refused(OBJECTS, &[&custom("totalObjectSizeLimit", 1000)]);
+    let message = refused(OBJECTS, &[&custom("totalObjectSizeLimit", 1000)]);
     assert!(
-        words.contains("sizeControllerIntervalMs: is 0: totalObjectSizeLimit needs the interval"),
-        "{words}"
+        message.contains("sizeControllerIntervalMs: is 0: totalObjectSizeLimit needs the interval"),
+        "{message}"
     );
-    let words = refused(OBJECTS, &[&custom("sizeControllerIntervalMs", 1000)]);
-    assert!(words.contains("totalObjectSizeLimit: is 0: set it together with"), "{words}");
-    for (text, change, words) in [
+    let message = refused(OBJECTS, &[&custom("sizeControllerIntervalMs", 1000)]);
+    assert!(message.contains("totalObjectSizeLimit: is 0: set it together with"), "{message}");
+    for (text, change, message) in [
         (REFERENCES, "test_config.numOps=0", "numOps: is 0 or missing"),
         (REFERENCES, "test_config.generator=online", "generator: must be left out"),
         (
@@ -413,6 +407,6 @@ fn keys_that_a_stressor_does_not_allow_are_refused() {
         (REFERENCES, "test_config.name=high_refcout", "did you mean `high_refcount`?"),
     ] {
         let refusal = refused(text, &[change]);
-        assert!(refusal.contains(words), "{change}: {refusal}");
+        assert!(refusal.contains(message), "{change}: {refusal}");
     }
 }

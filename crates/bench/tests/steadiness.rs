@@ -110,12 +110,12 @@ fn remark_describes_change_of_each_figure() {
         None,
         "constant zeros are steady"
     );
-    let words =
+    let text =
         |figure: &str| Some(format!("Not steady from 20.0 s to the end at 30.0 s: {figure}. Run longer"));
     let slower = |number| Second { ops: 3000 - 100 * u64::from(number - number % 2 - 20), ..USUAL };
-    assert_eq!(remark(slower), words("throughput was falling (3000 to 2200 ops/s)"));
+    assert_eq!(remark(slower), text("throughput was falling (3000 to 2200 ops/s)"));
     let wavy = |number| Second { host_bytes: if (24..28).contains(&number) { 300 } else { 200 }, ..USUAL };
-    assert_eq!(remark(wavy), words("alwa fluctuated (2.00 to 2.00)"));
+    assert_eq!(remark(wavy), text("alwa fluctuated (2.00 to 2.00)"));
 }
 
 #[test]
@@ -131,8 +131,8 @@ fn remark_on_flash_not_filled_includes_warm_up_writes() {
         made::report(instance(1.0, Some(warmup), snapshot)).remarks()
     };
     let device = || Some(FlashDevice { capacity_bytes: 4 * GIB, ..FlashDevice::default() });
-    let words = "Flash was not filled once (2.00 of 4.00 GiB, 50%): its write amplification is not yet that of a full cache";
-    assert_eq!(remarks(snapshot(GIB, false, device())), [words]);
+    let text = "Flash was not filled once (2.00 of 4.00 GiB, 50%): its write amplification is not yet that of a full cache";
+    assert_eq!(remarks(snapshot(GIB, false, device())), [text]);
     assert!(
         remarks(snapshot(3 * GIB, false, device())).is_empty(),
         "filled by the warm-up and the measurement together"

@@ -173,9 +173,9 @@ fn not_run(answer: &clap::Error) -> ExitCode {
 }
 
 /// Clap's words without its usage, which `--help` shows.
-fn one_line(words: &str) -> String {
-    let words = words.strip_prefix("error: ").unwrap_or(words);
-    let said = words.split("\n\nUsage:").next().unwrap_or(words);
+fn one_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let said = text.split("\n\nUsage:").next().unwrap_or(text);
     let said = said.split("\n\nFor more information").next().unwrap_or(said);
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ").replace(" tip: ", "; ")

@@ -162,25 +162,25 @@ impl Common {
     }
 
     /// Prints a line of text before the end.
-    pub fn say(&self, words: &(impl Display + ?Sized)) {
+    pub fn say(&self, message: &(impl Display + ?Sized)) {
         // A closed pipe is not an error.
-        let _ = writeln!(self.lines(), "{words}");
+        let _ = writeln!(self.lines(), "{message}");
     }
 
     /// Prints text that is a result; returns whether the reader still reads.
     ///
     /// # Errors
     /// If the text cannot be written, for example to a file on a full disk.
-    pub fn print(&self, words: &str) -> std::io::Result<bool> {
-        self.lines().write_text(words)
+    pub fn print(&self, message: &str) -> std::io::Result<bool> {
+        self.lines().write_text(message)
     }
 
     /// Prints a warning to standard error.
-    pub fn warn(&self, words: impl Display) {
+    pub fn warn(&self, message: impl Display) {
         match &self.call {
-            Some(call) => call.warn(words.to_string()),
+            Some(call) => call.warn(message.to_string()),
             None if self.quiet => {}
-            None => say_error(format_args!("warning: {words}")),
+            None => say_error(format_args!("warning: {message}")),
         }
     }
 
@@ -190,12 +190,12 @@ impl Common {
             call.conclude(Ok(result.clone()));
         }
         let Some(file) = &self.json else { return Ok(()) };
-        let mut words = serde_json::to_string_pretty(result)?;
-        words.push('\n');
+        let mut message = serde_json::to_string_pretty(result)?;
+        message.push('\n');
         if file == Path::new("-") {
-            return Lines::Stdout.write_text(&words).map(drop);
+            return Lines::Stdout.write_text(&message).map(drop);
         }
-        write_file(file, words.as_bytes())
+        write_file(file, message.as_bytes())
     }
 
     /// Writes an intermediate result to the result file, if there is one, so that it survives an abort.
@@ -270,8 +270,8 @@ pub enum Lines {
 
 impl Lines {
     /// Writes a result. A full disk is an error; a closed pipe returns false.
-    fn write_text(mut self, words: &str) -> std::io::Result<bool> {
-        match self.write_all(words.as_bytes()).and_then(|()| self.flush()) {
+    fn write_text(mut self, message: &str) -> std::io::Result<bool> {
+        match self.write_all(message.as_bytes()).and_then(|()| self.flush()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
             Err(error) => Err(cannot_write(Path::new("standard output"), &error)),
@@ -306,8 +306,8 @@ pub fn usage_error(error: &(impl Display + ?Sized)) -> ExitCode {
 }
 
 /// Prints a line on standard error; a closed pipe is not an error.
-pub fn say_error(words: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{words}");
+pub fn say_error(message: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{message}");
 }
 
 /// A file's name in a result, lossily converted: JSON requires Unicode, file names do not.

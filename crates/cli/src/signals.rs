@@ -72,14 +72,14 @@ pub struct Changing {
 }
 
 impl Changing {
-    /// Handles signals from now on. A signal after the first change prints `words`; another one ends the process immediately.
-    pub fn on_signal(words: &'static str) -> Result<Self, String> {
+    /// Handles signals from now on. A signal after the first change prints `text`; another one ends the process immediately.
+    pub fn on_signal(text: &'static str) -> Result<Self, String> {
         let changing = Self::default();
         let shared = changing.clone();
         let act = move || {
             shared.is_interrupted.store(true, Ordering::SeqCst);
             if shared.has_begun.load(Ordering::SeqCst) {
-                say_error(format_args!("interrupted: {words}; another signal ends the process immediately"));
+                say_error(format_args!("interrupted: {text}; another signal ends the process immediately"));
             }
         };
         at_first(act).map_err(|error| format!("cannot handle signals: {error}"))?;

@@ -233,7 +233,7 @@ impl Daemon {
                     false => (format!("recovered in {seconds:.1} s"), String::new()),
                 };
                 let older = figures::older(current.volume().superblock().format.into());
-                let older = older.map_or_else(String::new, |words| format!("; {words}"));
+                let older = older.map_or_else(String::new, |text| format!("; {text}"));
                 let (blocks, dirty) = (recovery.blocks, recovery.dirty_blocks);
                 format!(" ({how}: {blocks} {}, {dirty} dirty{opened}{older})", noun(blocks, "block"))
             });
@@ -346,8 +346,8 @@ fn open(options: &Options) -> Result<Served, String> {
         let closed = wait_for(volume.close()).err();
         return Err(closed.map_or(why.clone(), |error| format!("{why}; closing the cache: {error}")));
     }
-    if let Some(words) = sectors::warning(&options.disk, &*disk, &volume.superblock(), sector_bytes) {
-        log_line(format_args!("warning: {words}"));
+    if let Some(text) = sectors::warning(&options.disk, &*disk, &volume.superblock(), sector_bytes) {
+        log_line(format_args!("warning: {text}"));
     }
     let no_thread = |error: std::io::Error| format!("cannot start a thread: {error}");
     let current = CurrentVolume::new(volume);

@@ -160,8 +160,8 @@ impl Devices {
             };
             format!("{}{hint}", self.refused(&error, &disk))
         })?;
-        for words in figures::losses(&figures::of_recovery(&recovery)) {
-            log_line(format_args!("warning: --flash {}: {words}", self.flash));
+        for text in figures::losses(&figures::of_recovery(&recovery)) {
+            log_line(format_args!("warning: --flash {}: {text}", self.flash));
         }
         Ok(OpenedVolume { volume, recovery, flash, disk })
     }

@@ -28,6 +28,6 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 /// Writes a line to standard error. A closed pipe is not an error.
-fn log_line(words: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{words}");
+fn log_line(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -30,8 +30,8 @@ impl Geometry {
         // No drive needs an alignment above a page, even with larger blocks.
         let alignment = (self.block_bytes as usize).min(ALIGNMENT);
         if len > 0 && !bytes.as_ptr().addr().is_multiple_of(alignment) {
-            let words = format!("{verb} at {offset}: the buffer is not aligned to {alignment} bytes");
-            return Err(invalid(words));
+            let message = format!("{verb} at {offset}: the buffer is not aligned to {alignment} bytes");
+            return Err(invalid(message));
         }
         Ok(())
     }

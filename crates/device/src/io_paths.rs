@@ -223,8 +223,8 @@ impl<M: Medium> Open<M> {
     fn permit(&self, request: &Request) -> Result<(), IoError> {
         self.geometry().check(request)?;
         if self.read_only && matches!(request, Request::Write { .. } | Request::Trim { .. }) {
-            let words = format!("{}: cannot write or trim: opened read-only", self.path.display());
-            return Err(IoError::new(ErrorKind::Unsupported, words));
+            let message = format!("{}: cannot write or trim: opened read-only", self.path.display());
+            return Err(IoError::new(ErrorKind::Unsupported, message));
         }
         Ok(())
     }

@@ -51,8 +51,8 @@ pub trait Maker {
     /// [`ErrorKind::Unsupported`] if the program has no model SSDs; otherwise the error of the card.
     fn model(&self, card: &str, inner: Arc<dyn Device>) -> Result<Arc<dyn Device>, IoError> {
         let _ = inner;
-        let words = format!("sim:{card}: model SSDs are not supported here");
-        Err(IoError::new(ErrorKind::Unsupported, words))
+        let message = format!("sim:{card}: model SSDs are not supported here");
+        Err(IoError::new(ErrorKind::Unsupported, message))
     }
 
     /// A stripe of devices, each under its name.

@@ -151,8 +151,8 @@ fn mounted_block_device_is_refused_with_its_mount_point() {
     if run("mkfs.ext4", &["-q", device]).is_none() || run("mount", &[device, place]).is_none() {
         return println!("skipped: mounting is not possible here");
     }
-    let words = std::panic::catch_unwind(|| refusal(&disk.path));
+    let message = std::panic::catch_unwind(|| refusal(&disk.path));
     run("umount", &[place]).expect("the mount to go again");
-    let words = words.unwrap();
-    assert!(words.contains(place), "{words}");
+    let message = message.unwrap();
+    assert!(message.contains(place), "{message}");
 }

@@ -135,8 +135,8 @@ impl Input {
 }
 
 fn line_limit(bytes: &[u8]) -> usize {
-    let words = bytes.trim_ascii_start();
-    match words.starts_with(b"get ") || words.starts_with(b"gets ") {
+    let trimmed = bytes.trim_ascii_start();
+    match trimmed.starts_with(b"get ") || trimmed.starts_with(b"gets ") {
         true => MAX_GET_LINE_BYTES,
         false => MAX_LINE_BYTES,
     }

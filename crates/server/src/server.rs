@@ -432,8 +432,8 @@ async fn wait_for_stop(mut stop: watch::Receiver<bool>) {
 
 /// Says why the connection is refused.
 async fn refuse(mut client: impl AsyncWrite + Unpin) {
-    let mut words = Vec::new();
-    reply::line(&mut words, reply::TOO_MANY_CONNECTIONS);
+    let mut reply = Vec::new();
+    reply::line(&mut reply, reply::TOO_MANY_CONNECTIONS);
     // A client that does not read it has lost nothing.
-    let _ = tokio::time::timeout(Duration::from_secs(1), client.write_all(&words)).await;
+    let _ = tokio::time::timeout(Duration::from_secs(1), client.write_all(&reply)).await;
 }

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn wrong_tenants_are_refused_with_the_reason() {
-        for (texts, words) in [
+        for (texts, message) in [
             (&["a"][..], "write NAME=PREFIX or NAME=PREFIX:SHARE%"),
             (&["=x"], "a tenant's name has letters"),
             (&["others=x"], "is not `others`"),
@@ -206,7 +206,7 @@ mod tests {
             (&["a=x:60%", "b=y:40%"], "100.0% together, which leaves nothing to other keys"),
         ] {
             let error = tenants(texts).unwrap_err();
-            assert!(error.contains(words), "{texts:?}: {error}");
+            assert!(error.contains(message), "{texts:?}: {error}");
         }
     }
 }

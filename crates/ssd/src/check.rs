@@ -121,6 +121,6 @@ impl Ftl {
     }
 }
 
-fn ensure(holds: bool, words: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(words()) }
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
 }

@@ -62,12 +62,12 @@ impl Pattern {
     /// # Errors
     /// The reason, as text.
     pub fn check(&self, logical_pages: u32) -> Result<(), String> {
-        for (share, words) in [(0, "space"), (1, "writes")] {
+        for (share, message) in [(0, "space"), (1, "writes")] {
             let shares = self.streams.iter().map(|stream| [stream.space, stream.writes][share]);
             let sum: f64 = shares.clone().sum();
             if (sum - 1.0).abs() > 1e-9 || !shares.clone().all(|share| share > 0.0) {
                 let shares: Vec<f64> = shares.collect();
-                return Err(format!("shares of {words} must be above 0 and add up to 1, not {shares:?}"));
+                return Err(format!("shares of {message} must be above 0 and add up to 1, not {shares:?}"));
             }
         }
         match self.parts(logical_pages).iter().position(|&(_, pages)| pages == 0) {

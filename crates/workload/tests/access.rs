@@ -371,9 +371,9 @@ fn quotes_and_zero_decimals_are_ignored_in_every_format() {
 #[test]
 fn short_trace_with_invalid_rows_reports_the_nearest_format() {
     let message = refusal("0,k,3,10,4,get,0\n1,k,3,10,4,got,0\n2,k,3,10,4,get,0\n", &OpenOptions::default());
-    let words = "1 of its first 3 rows are wrong for `twitter` (the first: `got` is not a known operation); \
+    let expected = "1 of its first 3 rows are wrong for `twitter` (the first: `got` is not a known operation); \
                  name that format to read it anyway; ";
-    assert!(message.contains(words), "{message}");
+    assert!(message.contains(expected), "{message}");
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn damage_ends_the_trace_at_its_position() {
     let damaged = folder.path().join("damaged.fwt");
     let (middle, length) = (bytes.len() / 2, bytes.len());
     bytes[middle] ^= 4;
-    for (bytes, words) in [(&bytes[..], "is damaged"), (&bytes[..middle], "is cut off")] {
+    for (bytes, expected) in [(&bytes[..], "is damaged"), (&bytes[..middle], "is cut off")] {
         std::fs::write(&damaged, bytes).unwrap();
         let mut trace = open(&[&damaged], None, &options()).unwrap();
         let (mut batch, mut rows) = (Vec::new(), 0);
@@ -237,7 +237,7 @@ fn damage_ends_the_trace_at_its_position() {
                 Err(error) => break error.to_string(),
             }
         };
-        assert!(message.contains("damaged.fwt: after row 2048: ") && message.contains(words), "{message}");
+        assert!(message.contains("damaged.fwt: after row 2048: ") && message.contains(expected), "{message}");
         assert!(rows >= 2048, "{rows} of {length} bytes");
         let replay = Replay::new(ReplayConfig::new(vec![damaged.clone()], Format::named("binary").unwrap()));
         let mut source = replay.sources(1, 0).unwrap().remove(0);
@@ -246,7 +246,7 @@ fn damage_ends_the_trace_at_its_position() {
             requests += 1;
         }
         assert_eq!(requests, 2048);
-        assert!(replay.stats().failure.unwrap().contains(words));
+        assert!(replay.stats().failure.unwrap().contains(expected));
     }
 }
 

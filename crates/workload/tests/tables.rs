@@ -50,9 +50,9 @@ fn header_with_any_separator_gives_the_order_of_columns() {
         }
     }
     let error = refusal("timestamp size id\n1 100 7\n", Some("webcachesim"));
-    let words = "column 2 was taken for `key`, and the header calls it `size`: list the columns as the header has them \
+    let expected = "column 2 was taken for `key`, and the header calls it `size`: list the columns as the header has them \
                  (csv:time,size,key)";
-    assert!(error.contains(words), "{error}");
+    assert!(error.contains(expected), "{error}");
     let (accesses, report) =
         read_named("t", "time id size\n1 7 100\n2 8 200\n", Some("webcachesim")).unwrap();
     assert_eq!((triples(&accesses), report.bad_rows), (ROWS.to_vec(), 0));
@@ -254,9 +254,9 @@ fn unrecognised_table_suggests_the_option_to_read_it() {
 fn columns_contradicted_by_the_header_are_rejected() {
     let text = "time,size,key,client\n1,100,7,3\n";
     let contradicted = refusal(text, Some("csv:time,key,size"));
-    let words = "column 2 was taken for `key`, and the header calls it `size`: list the columns as the header has them \
+    let expected = "column 2 was taken for `key`, and the header calls it `size`: list the columns as the header has them \
                  (csv:time,size,key,tenant), or give a column by its name to take it for something else (as in key=size)";
-    assert!(contradicted.contains(words), "{contradicted}");
+    assert!(contradicted.contains(expected), "{contradicted}");
     assert!(refusal("size,id\n100,7\n", Some("csv:key")).contains("the header calls it `size`"));
     for format in ["csv:time,size,key", "csv:key=client,size=2", "csv:key=3,size=size,time=1"] {
         assert_eq!(read_named("t", text, Some(format)).unwrap().0.len(), 1, "{format}");

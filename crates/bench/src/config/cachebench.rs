@@ -85,7 +85,7 @@ impl std::error::Error for ConfigError {}
 pub fn load(file: &Path, overrides: &[Override]) -> Result<Loaded, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
         file: file.to_owned(),
-        problems: vec![Diagnostic { at: String::new(), words: format!("cannot be read: {error}") }],
+        problems: vec![Diagnostic { at: String::new(), message: format!("cannot be read: {error}") }],
     })?;
     load_text(file, &text, overrides)
 }
@@ -250,7 +250,7 @@ fn base_directory(file: &Path, test: &TestConfig) -> PathBuf {
 fn distinct(later: &[Diagnostic]) -> Vec<Diagnostic> {
     let mut kept: Vec<Diagnostic> = Vec::new();
     for remark in later {
-        if !kept.iter().any(|seen| seen.words == remark.words) {
+        if !kept.iter().any(|seen| seen.message == remark.message) {
             kept.push(remark.clone());
         }
     }

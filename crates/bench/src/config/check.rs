@@ -75,8 +75,8 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
     flash(&instance.cache, &cache_at, findings);
     test(&instance.test, &instance.cache, &test_at, findings);
     if instance.cache.use_trace_timestamp && needs_distribution(&instance.test) {
-        let words = "only for replays: a generator has no timestamps";
-        findings.problem(&join(&cache_at, "useTraceTimeStamp"), words);
+        let message = "only for replays: a generator has no timestamps";
+        findings.problem(&join(&cache_at, "useTraceTimeStamp"), message);
     }
     stressors::check(instance, &cache_at, &test_at, findings);
     stressors::check_objects(instance, &cache_at, &test_at, findings);
@@ -127,8 +127,8 @@ pub(super) fn needs_distribution(test: &TestConfig) -> bool {
 
 fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findings) {
     if COMPONENTS.contains(&cache.allocator.as_str()) && test.name == "cache_component" {
-        let words = "the default stressor runs instead of the coroutine one; a flash component gets a small DRAM cache in front";
-        findings.warning(&join(at, "allocator"), words);
+        let message = "the default stressor runs instead of the coroutine one; a flash component gets a small DRAM cache in front";
+        findings.warning(&join(at, "allocator"), message);
     } else {
         one_of(&cache.allocator, &ALLOCATORS, &join(at, "allocator"), findings);
     }
@@ -176,8 +176,8 @@ fn pools(cache: &CacheConfig, at: &str, findings: &mut Findings) {
             .problem(&join(at, "numPools"), format!("is {}; a cache has 1 to 64 pools", cache.pool_count));
     }
     if shares.len() as u64 != cache.pool_count {
-        let words = format!("has {} share(s) for numPools {}", shares.len(), cache.pool_count);
-        findings.problem(&join(at, "poolSizes"), words);
+        let message = format!("has {} share(s) for numPools {}", shares.len(), cache.pool_count);
+        findings.problem(&join(at, "poolSizes"), message);
     }
     let sum: f64 = shares.iter().sum();
     if shares.iter().any(|share| *share <= 0.0) || sum > 1.000_001 {
@@ -194,10 +194,10 @@ fn classes(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     }
     let (min, max) = (cache.min_alloc_bytes, cache.max_alloc_bytes);
     if min == 0 || min > max || max > LARGEST_CLASS_BYTES {
-        let words = format!(
+        let message = format!(
             "minAllocSize {min} and maxAllocSize {max} must be from 1 to {LARGEST_CLASS_BYTES}, and minAllocSize at most maxAllocSize"
         );
-        findings.problem(&join(at, "maxAllocSize"), words);
+        findings.problem(&join(at, "maxAllocSize"), message);
     }
     let sizes = &cache.alloc_sizes_bytes;
     if !sizes.is_sorted_by(|a, b| a < b) || sizes.iter().any(|size| *size == 0 || *size > LARGEST_CLASS_BYTES)
@@ -208,9 +208,9 @@ fn classes(cache: &CacheConfig, at: &str, findings: &mut Findings) {
 }
 
 fn flash(cache: &CacheConfig, at: &str, findings: &mut Findings) {
-    let mut refuse = |broken: bool, key: &str, words: &str| {
+    let mut refuse = |broken: bool, key: &str, message: &str| {
         if broken {
-            findings.problem(&join(at, key), words);
+            findings.problem(&join(at, key), message);
         }
     };
     let bucket = cache.navy_bucket_bytes;
@@ -276,9 +276,9 @@ fn region_policy(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     one_of(&cache.region_policy, &REGION_POLICIES, &join(at, "navyRegionPolicy"), findings);
     let settings = &cache.region_policy_config;
     let inside = join(at, "navyRegionPolicyConfig");
-    let mut refuse = |broken: bool, at: String, words: &str| {
+    let mut refuse = |broken: bool, at: String, message: &str| {
         if broken {
-            findings.problem(&at, words);
+            findings.problem(&at, message);
         }
     };
     let alone = cache.navy_segment_ratio.is_empty();
@@ -316,8 +316,8 @@ fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     }
     let has_rate = has_flash(cache) && cache.navy_admission_mib_per_second > 0;
     if has_rate && ["always", "probability", "reject-first"].contains(&name) {
-        let words = format!("is ignored: flashAdmission is `{name}`, which does not use a rate");
-        findings.warning(&join(at, "navyAdmissionWriteRateMB"), words);
+        let message = format!("is ignored: flashAdmission is `{name}`, which does not use a rate");
+        findings.warning(&join(at, "navyAdmissionWriteRateMB"), message);
     }
     match name {
         "" | "always" | "reject-first" => {}
@@ -378,12 +378,12 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     sweeps::check(test, at, findings);
     learned::check(test, at, findings);
     check_supported(test, at, findings);
-    let mut refuse = |broken: bool, key: &str, words: &str| {
+    let mut refuse = |broken: bool, key: &str, message: &str| {
         let at = join(at, key);
         // A value of the wrong type was reported already, and is the default here.
         let refused = findings.problems.iter().any(|problem| problem.at == at);
         if broken && !refused {
-            findings.problem(&at, words);
+            findings.problem(&at, message);
         }
     };
     let replay = test.generator.ends_with("replay");
@@ -435,10 +435,10 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         "only for the generators `replay`, which writes it, and `binary-replay`, which reads it",
     );
     if pools_in_use && (1..pools).contains(&op_pools) {
-        let words = format!(
+        let message = format!(
             "has {op_pools} share(s) for numPools {pools}: the other pools get no requests, as in CacheBench"
         );
-        findings.warning(&join(at, "opPoolDistribution"), words);
+        findings.warning(&join(at, "opPoolDistribution"), message);
     }
     cuts::check(test, at, findings);
     arrivals(test, at, findings);
@@ -447,15 +447,15 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
 
 /// Checks the keys that end a run or its warm-up.
 fn check_run_limits(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Findings) {
-    let mut refuse = |broken: bool, key: &str, words: &str| {
+    let mut refuse = |broken: bool, key: &str, message: &str| {
         if broken {
-            findings.problem(&join(at, key), words);
+            findings.problem(&join(at, key), message);
         }
     };
     let no_flash = !has_flash(cache);
-    let words = "only for a cache with flash, and nvmCacheSizeMB is 0";
-    refuse(no_flash && test.max_flash_mib > 0, "maxFlashWriteMB", words);
-    refuse(no_flash && test.warmup_flash_mib > 0, "warmupFlashWriteMB", words);
+    let message = "only for a cache with flash, and nvmCacheSizeMB is 0";
+    refuse(no_flash && test.max_flash_mib > 0, "maxFlashWriteMB", message);
+    refuse(no_flash && test.warmup_flash_mib > 0, "warmupFlashWriteMB", message);
     let limit = test.max_flash_mib;
     refuse(
         limit > 0 && test.warmup_flash_mib >= limit,
@@ -476,14 +476,14 @@ fn check_flash_warmup(test: &TestConfig, no_flash: bool, at: &str, findings: &mu
     let at_policy = join(at, "nvmCacheWarmupCheckPolicy");
     let by_time = test.warmup_policy.timestamp > 0;
     if by_time && needs_distribution(test) {
-        let words = "only for replays: a generator has no timestamps";
-        findings.problem(&join(&at_policy, "requestTimestampThreshold"), words);
+        let message = "only for replays: a generator has no timestamps";
+        findings.problem(&join(&at_policy, "requestTimestampThreshold"), message);
     }
-    let words = "has no effect: nvmCacheSizeMB is 0, there is no flash";
+    let message = "has no effect: nvmCacheSizeMB is 0, there is no flash";
     if no_flash && !by_time {
-        findings.warning(&join(at, "checkNvmCacheWarmUp"), words);
+        findings.warning(&join(at, "checkNvmCacheWarmUp"), message);
     } else if no_flash && test.warmup_policy.eviction_count > 0 {
-        findings.warning(&join(&at_policy, "evictionCountThreshold"), words);
+        findings.warning(&join(&at_policy, "evictionCountThreshold"), message);
     }
 }
 
@@ -506,9 +506,9 @@ fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
     if test.arrivals.eq_ignore_ascii_case("closed") {
         return;
     }
-    let mut refuse = |broken: bool, key: &str, words: &str| {
+    let mut refuse = |broken: bool, key: &str, message: &str| {
         if broken {
-            findings.problem(&join(at, key), words);
+            findings.problem(&join(at, key), message);
         }
     };
     refuse(test.rate_per_second == 0, "arrivals", "needs a rate in opRatePerSec");
@@ -528,9 +528,9 @@ fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
 }
 
 fn check_trace_speed(test: &TestConfig, at: &str, findings: &mut Findings) {
-    let mut refuse = |broken: bool, words: &str| {
+    let mut refuse = |broken: bool, message: &str| {
         if broken {
-            findings.problem(&join(at, "traceSpeed"), words);
+            findings.problem(&join(at, "traceSpeed"), message);
         }
     };
     let closed = test.arrivals.eq_ignore_ascii_case("closed");
@@ -559,9 +559,9 @@ fn lengths(instance: &InstanceConfig, at: &str, findings: &mut Findings) {
     let count = instance.test.pool_distributions.len() as u64;
     let pools = instance.cache.pool_count;
     if count > 1 && count != pools {
-        let words =
+        let message =
             format!("has {count} distributions for numPools {pools}; give one for all, or one for each");
-        findings.problem(&join(at, "poolDistributions"), words);
+        findings.problem(&join(at, "poolDistributions"), message);
     }
 }
 
@@ -569,9 +569,9 @@ fn one_of(name: &str, names: &[&str], at: &str, findings: &mut Findings) {
     if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
         return;
     }
-    let words = match nearest(name, names.iter().copied()) {
+    let message = match nearest(name, names.iter().copied()) {
         Some(near) => format!("unknown name `{name}`; did you mean `{near}`?"),
         None => format!("unknown name `{name}`; known are {}", names.join(", ")),
     };
-    findings.problem(at, words);
+    findings.problem(at, message);
 }

@@ -4,7 +4,7 @@ use super::schema::Diagnostic;
 
 /// Keys with the same section and text, and the instances that they are in.
 struct Group {
-    words: String,
+    message: String,
     section: String,
     keys: Vec<String>,
     instances: Vec<usize>,
@@ -19,11 +19,11 @@ pub fn grouped(warnings: &[Diagnostic]) -> Vec<Diagnostic> {
         let (instance, section, key) = split(&warning.at);
         let known = by_key
             .iter_mut()
-            .find(|it| it.words == warning.words && it.section == section && it.keys[0] == key);
+            .find(|it| it.message == warning.message && it.section == section && it.keys[0] == key);
         match known {
             Some(group) => group.instances.extend(instance),
             None => by_key.push(Group {
-                words: warning.words.clone(),
+                message: warning.message.clone(),
                 section: section.to_owned(),
                 keys: vec![key.to_owned()],
                 instances: instance.into_iter().collect(),
@@ -33,7 +33,7 @@ pub fn grouped(warnings: &[Diagnostic]) -> Vec<Diagnostic> {
     let mut groups: Vec<Group> = Vec::new();
     for mut group in by_key {
         let alike = groups.iter_mut().find(|it| {
-            it.words == group.words && it.section == group.section && it.instances == group.instances
+            it.message == group.message && it.section == group.section && it.instances == group.instances
         });
         match alike {
             Some(known) => known.keys.append(&mut group.keys),
@@ -64,7 +64,7 @@ impl Group {
                 format!("{path} (instances {})", numbers.join(", "))
             }
         };
-        Diagnostic { at, words: self.words }
+        Diagnostic { at, message: self.message }
     }
 }
 
@@ -73,8 +73,10 @@ mod tests {
     use super::*;
 
     fn lines(warnings: &[(&str, &str)]) -> Vec<String> {
-        let diagnostic =
-            |(at, words): &(&str, &str)| Diagnostic { at: (*at).to_owned(), words: (*words).to_owned() };
+        let diagnostic = |(at, message): &(&str, &str)| Diagnostic {
+            at: (*at).to_owned(),
+            message: (*message).to_owned(),
+        };
         grouped(&warnings.iter().map(diagnostic).collect::<Vec<_>>())
             .iter()
             .map(ToString::to_string)

@@ -44,7 +44,7 @@ pub fn lower_without_traces(config: &Config) -> Result<RunPlan, ConfigError> {
     let mut problems = Vec::new();
     let instances = config.instances.iter().filter_map(|instance| {
         lower_instance(instance)
-            .map_err(|words| problems.push(Diagnostic { at: instance.at.clone(), words }))
+            .map_err(|message| problems.push(Diagnostic { at: instance.at.clone(), message }))
             .ok()
     });
     let instances: Vec<_> = instances.collect();
@@ -60,13 +60,13 @@ fn refuse_later(config: &Config) -> Result<(), ConfigError> {
 /// The error for a key that needs a feature which is not supported.
 #[must_use]
 pub fn unsupported(later: &Diagnostic) -> Diagnostic {
-    let Diagnostic { at, words: feature } = later;
-    let words = if at.ends_with(".generator") {
+    let Diagnostic { at, message: feature } = later;
+    let message = if at.ends_with(".generator") {
         format!("needs {feature}, which is not supported yet; known are workload, online and the replays")
     } else {
         format!("needs {feature}, which is not supported yet; --set {at}=null runs without it")
     };
-    Diagnostic { at: at.clone(), words }
+    Diagnostic { at: at.clone(), message }
 }
 
 fn refuse_missing(config: &Config) -> Result<(), ConfigError> {
@@ -90,9 +90,9 @@ pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, Conf
     refuse_missing(config)?;
     let lowered = |instance: &InstanceConfig| {
         let at = super::text::join(&instance.at, "test_config.replayGeneratorConfig.binaryFileName");
-        let failed = |words: String| ConfigError {
+        let failed = |message: String| ConfigError {
             file: config.file.clone(),
-            problems: vec![Diagnostic { at: at.clone(), words }],
+            problems: vec![Diagnostic { at: at.clone(), message }],
         };
         if !instance.test.writes_binary_trace() {
             return Err(failed("is missing: another instance writes a binary trace, so all must".to_owned()));
@@ -422,10 +422,10 @@ pub fn missing_traces(config: &Config) -> Vec<Diagnostic> {
         let at = super::text::join(&instance.at, &format!("test_config.{key}"));
         let gone = files.into_iter().filter(|file| !file.exists());
         let value = if key.ends_with("Names") { "'[\"FILE\"]'" } else { "FILE" };
-        let words = |file: PathBuf| {
+        let absent = |file: PathBuf| {
             format!("{} does not exist; name another with --set {at}={value}", file.display())
         };
-        gone.map(|file| Diagnostic { at: at.clone(), words: words(file) }).collect::<Vec<_>>()
+        gone.map(|file| Diagnostic { at: at.clone(), message: absent(file) }).collect::<Vec<_>>()
     };
     config.instances.iter().filter(replays).flat_map(missing).collect()
 }

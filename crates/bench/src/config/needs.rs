@@ -34,9 +34,9 @@ const fn needs(when: &'static str, missing: fn(&Place<'_>) -> Option<&'static st
     Needs { when, missing }
 }
 
-/// Returns `words` unless `is_so`.
-fn unless(is_so: bool, words: &'static str) -> Option<&'static str> {
-    (!is_so).then_some(words)
+/// Returns `message` unless `is_so`.
+fn unless(is_so: bool, message: &'static str) -> Option<&'static str> {
+    (!is_so).then_some(message)
 }
 
 // Flash.
@@ -123,9 +123,9 @@ pub(super) const OBJECT_CACHE: Needs = needs("with `object_cache`", |it| {
 pub(super) const TRACE: Needs =
     needs("in a replay", |it| unless(!needs_distribution(it.test), "this generator reads no trace"));
 pub(super) const TRACE_FILE: Needs = needs("in a replay", |it| {
-    let words = "this generator reads no trace; set `generator` to `replay`";
+    let message = "this generator reads no trace; set `generator` to `replay`";
     let is_read = unless(!it.test.names_binary_trace(), "binaryFileName is read instead");
-    (TRACE.missing)(it).and(Some(words)).or(is_read)
+    (TRACE.missing)(it).and(Some(message)).or(is_read)
 });
 pub(super) const COPIES: Needs = needs("with ampFactor", |it| {
     (TRACE.missing)(it).or(unless(it.test.replay.amplification > 1, "ampFactor is 1"))
@@ -217,9 +217,9 @@ fn warn_without_effect<S: Section + Default>(
 ) {
     for_each_changed(section, |key, status| {
         if let Status::HonouredIf(needs) = status
-            && let Some(words) = (needs.missing)(place)
+            && let Some(message) = (needs.missing)(place)
         {
-            findings.warning(&join(at, key), format!("has no effect: {words}"));
+            findings.warning(&join(at, key), format!("has no effect: {message}"));
         }
     });
 }

@@ -39,21 +39,21 @@ pub enum DeviceSpec {
 impl FromStr for DeviceSpec {
     type Err = String;
 
-    fn from_str(words: &str) -> Result<Self, String> {
-        let (kind, rest) = words.split_once(':').unwrap_or(("", words));
+    fn from_str(message: &str) -> Result<Self, String> {
+        let (kind, rest) = message.split_once(':').unwrap_or(("", message));
         match kind {
             "memory" if rest.is_empty() => Ok(Self::Memory),
-            "memory" => Err(format!("`{words}`: `memory:` takes no size; set nvmCacheSizeMB instead")),
-            "file" | "" if rest.is_empty() => Err(format!("`{words}` names no path")),
+            "memory" => Err(format!("`{message}`: `memory:` takes no size; set nvmCacheSizeMB instead")),
+            "file" | "" if rest.is_empty() => Err(format!("`{message}` names no path")),
             "file" => Ok(Self::Path(rest.into())),
-            "sim" if rest.is_empty() => Err(format!("`{words}` names no card, as in sim:pm9d3")),
+            "sim" if rest.is_empty() => Err(format!("`{message}` names no card, as in sim:pm9d3")),
             "sim" => Ok(Self::Simulated(rest.to_owned())),
             // A misspelt kind must not become a file of that name: a run meant for the model drive would measure the file.
-            _ if !kind.is_empty() && !words.contains('/') && !Path::new(words).exists() => Err(format!(
-                "`{words}`: unknown kind of device `{kind}:`; use memory:, file:PATH or sim:CARD, or ./{words} for a file of \
+            _ if !kind.is_empty() && !message.contains('/') && !Path::new(message).exists() => Err(format!(
+                "`{message}`: unknown kind of device `{kind}:`; use memory:, file:PATH or sim:CARD, or ./{message} for a file of \
                      that name"
             )),
-            _ => Ok(Self::Path(words.into())),
+            _ => Ok(Self::Path(message.into())),
         }
     }
 }
@@ -73,13 +73,13 @@ impl Override {
 impl FromStr for Override {
     type Err = String;
 
-    fn from_str(words: &str) -> Result<Self, String> {
+    fn from_str(message: &str) -> Result<Self, String> {
         let form = "expected SECTION.KEY=VALUE, such as cache_config.cacheSizeMB=64";
-        let (place, value) = words.split_once('=').ok_or_else(|| format!("`{words}`: {form}"))?;
+        let (place, value) = message.split_once('=').ok_or_else(|| format!("`{message}`: {form}"))?;
         let (instance, path) = split_instance(place.trim())?;
         let path: Vec<String> = path.split('.').flat_map(steps).map(str::to_owned).collect();
         if path.len() < 2 || path.iter().any(String::is_empty) {
-            return Err(format!("`{words}`: {form}"));
+            return Err(format!("`{message}`: {form}"));
         }
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         Ok(Self::Set { instance, path, value })
@@ -154,9 +154,9 @@ fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {
         instance["cache_config"].as_object_mut().and_then(|it| it.remove("writeAmpDeviceList"))
         && list.as_array().is_some_and(|names| !names.is_empty())
     {
-        let words =
+        let message =
             "is ignored: --device moves flash, and the counters of the drives below it are read instead";
-        findings.warning("cache_config.writeAmpDeviceList", words);
+        findings.warning("cache_config.writeAmpDeviceList", message);
     }
     set(instance, &["cache_config".to_owned(), "nvmCachePaths".to_owned()], paths, findings);
 }
@@ -170,8 +170,8 @@ fn remove(root: &mut Value, path: &[String], findings: &mut Findings) {
     });
     let is_removed = match parent {
         Some(Value::Array(_)) => {
-            let words = "--set: null removes a key, and this is an element of a list";
-            return findings.problem(&path.join("."), words);
+            let message = "--set: null removes a key, and this is an element of a list";
+            return findings.problem(&path.join("."), message);
         }
         Some(Value::Object(map)) => map.remove(name).is_some(),
         _ => false,
@@ -196,8 +196,8 @@ fn set(root: &mut Value, path: &[String], value: Value, findings: &mut Findings)
                 match name.parse::<usize>().ok().and_then(|index| list.get_mut(index)) {
                     Some(element) => element,
                     None => {
-                        let words = format!("--set: the list has {count} element(s), and none is `{name}`");
-                        return findings.problem(&path.join("."), words);
+                        let message = format!("--set: the list has {count} element(s), and none is `{name}`");
+                        return findings.problem(&path.join("."), message);
                     }
                 }
             }
@@ -216,9 +216,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn applied(mut config: Value, words: &str) -> (Value, Findings) {
+    fn applied(mut config: Value, message: &str) -> (Value, Findings) {
         let mut findings = Findings::default();
-        apply(&[words.parse().unwrap()], &mut config, &mut findings);
+        apply(&[message.parse().unwrap()], &mut config, &mut findings);
         (config, findings)
     }
 
@@ -254,19 +254,19 @@ mod tests {
             assert_eq!(config["test_config"]["poolDistributions"][0]["getRatio"], 0.9, "{place}");
         }
         let (_, findings) = applied(nested, "test_config.poolDistributions[1].getRatio=0.9");
-        let words =
+        let message =
             "test_config.poolDistributions.1.getRatio: --set: the list has 1 element(s), and none is `1`";
-        assert_eq!(findings.problems[0].to_string(), words);
+        assert_eq!(findings.problems[0].to_string(), message);
         let (config, findings) =
             applied(json!({ "test_config": {} }), "test_config.poolDistributions[0].getRatio=1");
-        assert!(findings.problems[0].words.contains("no list `poolDistributions`"), "{findings:?}");
+        assert!(findings.problems[0].message.contains("no list `poolDistributions`"), "{findings:?}");
         assert_eq!(config, json!({ "test_config": {} }));
     }
 
     #[test]
     fn set_without_assignment_is_refused() {
-        for words in ["cacheSizeMB", "cacheSizeMB=3", "cache_config.=3", "[x].a.b=1"] {
-            assert!(words.parse::<Override>().is_err(), "{words}");
+        for message in ["cacheSizeMB", "cacheSizeMB=3", "cache_config.=3", "[x].a.b=1"] {
+            assert!(message.parse::<Override>().is_err(), "{message}");
         }
     }
 

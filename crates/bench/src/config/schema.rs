@@ -47,12 +47,16 @@ pub struct Diagnostic {
     /// JSON path; empty for the whole file.
     pub at: String,
     /// The message.
-    pub words: String,
+    pub message: String,
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.at.is_empty() { f.write_str(&self.words) } else { write!(f, "{}: {}", self.at, self.words) }
+        if self.at.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.at, self.message)
+        }
     }
 }
 
@@ -69,14 +73,14 @@ pub struct Findings {
     pub problems: Vec<Diagnostic>,
     /// Warnings: the config is accepted.
     pub warnings: Vec<Diagnostic>,
-    /// Valid keys that need an unsupported feature: `at` is the key, `words` the feature.
+    /// Valid keys that need an unsupported feature: `at` is the key, `message` the feature.
     pub later: Vec<Diagnostic>,
 }
 
 impl Findings {
     /// Adds an error.
-    pub fn problem(&mut self, at: &str, words: impl Into<String>) {
-        self.problems.push(Diagnostic { at: at.to_owned(), words: words.into() });
+    pub fn problem(&mut self, at: &str, message: impl Into<String>) {
+        self.problems.push(Diagnostic { at: at.to_owned(), message: message.into() });
     }
 
     /// Drops the errors after the first `misread` that are about the same keys: a value that could not be read was replaced by
@@ -93,8 +97,8 @@ impl Findings {
     }
 
     /// Adds a warning.
-    pub fn warning(&mut self, at: &str, words: impl Into<String>) {
-        self.warnings.push(Diagnostic { at: at.to_owned(), words: words.into() });
+    pub fn warning(&mut self, at: &str, message: impl Into<String>) {
+        self.warnings.push(Diagnostic { at: at.to_owned(), message: message.into() });
     }
 
     /// Adds an error for an unknown key, or records the key as skipped.
@@ -118,7 +122,7 @@ impl Findings {
     /// Records a value that was converted to the key's type.
     fn converted(&mut self, at: &str, value: &Value, typed: &impl Typed) {
         self.conversions
-            .push(Diagnostic { at: at.to_owned(), words: format!("{value} as {}", typed.write()) });
+            .push(Diagnostic { at: at.to_owned(), message: format!("{value} as {}", typed.write()) });
     }
 
     /// Merges the skipped keys into one warning, and the converted values into another.
@@ -131,19 +135,19 @@ impl Findings {
         }
         let conversions = std::mem::take(&mut self.conversions);
         let Some((first, others)) = conversions.split_first() else { return };
-        let mut words =
-            format!("has a value of another type, which is converted as CacheBench does: {}", first.words);
-        let named = others.iter().take(NAMED).map(|it| format!("; {}: {}", it.at, it.words));
-        words.extend(named);
+        let mut message =
+            format!("has a value of another type, which is converted as CacheBench does: {}", first.message);
+        let named = others.iter().take(NAMED).map(|it| format!("; {}: {}", it.at, it.message));
+        message.extend(named);
         if others.len() > NAMED {
-            words += &format!("; and {} more", others.len() - NAMED);
+            message += &format!("; and {} more", others.len() - NAMED);
         }
-        self.warning(&first.at, words);
+        self.warning(&first.at, message);
     }
 
     /// Records a feature that a run of this config needs.
     pub fn later(&mut self, at: &str, feature: impl Into<String>) {
-        self.later.push(Diagnostic { at: at.to_owned(), words: feature.into() });
+        self.later.push(Diagnostic { at: at.to_owned(), message: feature.into() });
     }
 }
 

@@ -112,8 +112,8 @@ mod tests {
     fn parse_trailing_comma_reports_its_line() {
         let (value, findings) = parse_with_findings("{\n \"a\": 1,\n}");
         assert_eq!(value, None);
-        let words = findings.problems[0].to_string();
-        assert!(words.contains("line 2"), "{words}");
+        let message = findings.problems[0].to_string();
+        assert!(message.contains("line 2"), "{message}");
     }
 
     #[test]

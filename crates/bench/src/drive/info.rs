@@ -90,8 +90,8 @@ pub fn info(path: &Path) -> Result<Info, DriveError> {
         return Ok(of_file(path, &metadata));
     }
     let neither = || "is not a file, block device or NVMe namespace such as /dev/ng0n1".into();
-    let words = Location::of_controller(path).unwrap_or_else(neither);
-    Err(error(io::Error::new(io::ErrorKind::InvalidInput, words)))
+    let text = Location::of_controller(path).unwrap_or_else(neither);
+    Err(error(io::Error::new(io::ErrorKind::InvalidInput, text)))
 }
 
 const NOT_NVME: &str = "not an NVMe namespace";

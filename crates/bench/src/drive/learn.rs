@@ -172,13 +172,13 @@ pub fn learn(
     let capacity = settings.base.space.usable_bytes as f64;
     let relocates = |it: &Observed| it.log.dlwa_between(0.0, it.log.host_bytes() as f64) > 1.001;
     if !observed.iter().any(relocates) {
-        let words = "the logs show no relocation: the drive was not full yet, or the workload needs none, so nothing can be learned";
-        return Err(LearnError::Invalid(words.into()));
+        let text = "the logs show no relocation: the drive was not full yet, or the workload needs none, so nothing can be learned";
+        return Err(LearnError::Invalid(text.into()));
     }
     if let Some(short) = observed.iter().find(|it| (it.log.host_bytes() as f64) < 0.05 * capacity) {
-        let words =
+        let text =
             format!("{}: the host wrote less than 5 % of the capacity of {}", short.name, settings.base.name);
-        return Err(LearnError::Invalid(words));
+        return Err(LearnError::Invalid(text));
     }
     let search = Search { observed, settings, stop, progress };
     let mut found = Vec::new();

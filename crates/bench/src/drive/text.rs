@@ -29,49 +29,49 @@ fn or_unknown(value: Option<String>) -> String {
 /// All properties of a device.
 #[must_use]
 pub fn info(info: &Info) -> String {
-    let mut words = String::new();
+    let mut text = String::new();
     let capacity = or_unknown(info.capacity_bytes.map(|it| bytes(it.into())));
     let blocks = info.block_bytes.map_or_else(String::new, |it| format!(" in blocks of {it} bytes"));
-    line(&mut words, &format!("{}: {}, {capacity}{blocks}", info.path.display(), info.kind));
-    row(&mut words, "model", &or_unknown(info.model.clone()));
-    row(&mut words, "in use", info.in_use.as_deref().unwrap_or("no, as far as the system knows"));
+    line(&mut text, &format!("{}: {}, {capacity}{blocks}", info.path.display(), info.kind));
+    row(&mut text, "model", &or_unknown(info.model.clone()));
+    row(&mut text, "in use", info.in_use.as_deref().unwrap_or("no, as far as the system knows"));
     if let Some(nvme) = &info.nvme {
-        namespace(&mut words, nvme);
-        placement(&mut words, nvme, &nvme.placement);
-        wear(&mut words, nvme);
+        namespace(&mut text, nvme);
+        placement(&mut text, nvme, &nvme.placement);
+        wear(&mut text, nvme);
     }
     for (what, why) in &info.unknown {
-        row(&mut words, "unknown", &format!("{what}: {why}"));
+        row(&mut text, "unknown", &format!("{what}: {why}"));
     }
-    words
+    text
 }
 
-fn namespace(words: &mut String, nvme: &NvmeInfo) {
+fn namespace(text: &mut String, nvme: &NvmeInfo) {
     if let Some(controller) = &nvme.controller {
         let version =
             controller.version.map(|(major, minor, tertiary)| format!("{major}.{minor}.{tertiary}"));
         let identity = format!("{}, firmware {}", controller.serial, controller.firmware);
-        row(words, "serial", &format!("{identity}, NVMe {}", or_unknown(version)));
+        row(text, "serial", &format!("{identity}, NVMe {}", or_unknown(version)));
     }
     let preferred = nvme.namespace.as_ref().and_then(|it| it.preferred_write_bytes);
-    row(words, "best write", &or_unknown(preferred.map(|it| format!("a multiple of {}", bytes(it.into())))));
+    row(text, "best write", &or_unknown(preferred.map(|it| format!("a multiple of {}", bytes(it.into())))));
     let streams = match nvme.write_streams {
         None => "no write streams: this kernel is older than Linux 6.16".to_owned(),
         Some(0) => "no write streams: the kernel offers none for this namespace".to_owned(),
         Some(streams) => format!("{streams} write stream(s)"),
     };
-    row(words, "block", &format!("{}, {streams}", nvme.block_path.display()));
+    row(text, "block", &format!("{}, {streams}", nvme.block_path.display()));
     let longest = bytes(nvme.max_passthrough_bytes.into());
-    row(words, "passthrough", &format!("{}, up to {longest} per command", nvme.generic_path.display()));
+    row(text, "passthrough", &format!("{}, up to {longest} per command", nvme.generic_path.display()));
 }
 
-fn placement(words: &mut String, nvme: &NvmeInfo, placement: &PlacementInfo) {
-    row(words, "placement", placement.state);
+fn placement(text: &mut String, nvme: &NvmeInfo, placement: &PlacementInfo) {
+    row(text, "placement", placement.state);
     if let Some(configuration) = &placement.configuration {
         let unit = or_unknown(configuration.reclaim_unit_bytes.map(|it| bytes(it.into())));
         let groups = configuration.reclaim_groups;
         row(
-            words,
+            text,
             "",
             &format!("reclaim units of {unit}, {groups} reclaim group(s), {}", isolation(configuration)),
         );
@@ -84,11 +84,11 @@ fn placement(words: &mut String, nvme: &NvmeInfo, placement: &PlacementInfo) {
             |block| bytes(u128::from(handle.blocks_left) * u128::from(block)),
         );
         let ids = format!("identifier {:04X}h, reclaim unit handle {}", handle.placement_id, handle.handle);
-        row(words, "", &format!("handle {number}{role}: {ids}, {left} left in its unit"));
+        row(text, "", &format!("handle {number}{role}: {ids}, {left} left in its unit"));
     }
     if let Some(missing) = &placement.missing {
         let indented: Vec<&str> = missing.lines().collect();
-        row(words, "missing", &indented.join("\n              "));
+        row(text, "missing", &indented.join("\n              "));
     }
 }
 
@@ -98,7 +98,7 @@ fn isolation(configuration: &device::nvme::fdp::Configuration) -> String {
     format!("handles: {initially} initially isolated, {persistently} persistently isolated")
 }
 
-fn wear(words: &mut String, nvme: &NvmeInfo) {
+fn wear(text: &mut String, nvme: &NvmeInfo) {
     let wear = &nvme.wear;
     let written = wear.written.map(|it| {
         let host = or_unknown(it.host_bytes.map(bytes));
@@ -106,12 +106,12 @@ fn wear(words: &mut String, nvme: &NvmeInfo) {
         let ratio = or_unknown(it.write_amplification().map(|it| format!("{it:.3}")));
         format!("{host} by hosts, {media} by the drive, write amplification {ratio} ({})", it.source)
     });
-    row(words, "written", &or_unknown(written));
+    row(text, "written", &or_unknown(written));
     let used = or_unknown(wear.life_used_percent.map(|it| format!("{it} %")));
     let estimate = wear.endurance_estimate_bytes.map(|it| format!(" of {}", bytes(it)));
-    row(words, "life used", &format!("{used}{}", estimate.unwrap_or_default()));
-    row(words, "temperature", &or_unknown(wear.temperature_celsius.map(|it| format!("{it} °C"))));
-    row(words, "powered on", &or_unknown(wear.power_on_hours.map(|it| format!("{it} h"))));
+    row(text, "life used", &format!("{used}{}", estimate.unwrap_or_default()));
+    row(text, "temperature", &or_unknown(wear.temperature_celsius.map(|it| format!("{it} °C"))));
+    row(text, "powered on", &or_unknown(wear.power_on_hours.map(|it| format!("{it} h"))));
 }
 
 /// A sample of counters, in a line.
@@ -149,12 +149,12 @@ pub fn outcome(outcome: &Outcome) -> String {
     format!("{verdict} after {} in {rounds} rounds", bytes(written.into()))
 }
 
-fn row(words: &mut String, name: &str, value: &str) {
-    line(words, &format!("  {name:<12}{value}"));
+fn row(text: &mut String, name: &str, value: &str) {
+    line(text, &format!("  {name:<12}{value}"));
 }
 
-fn line(words: &mut String, text: &str) {
-    let _ = writeln!(words, "{text}");
+fn line(message: &mut String, text: &str) {
+    let _ = writeln!(message, "{text}");
 }
 
 #[cfg(test)]
@@ -171,9 +171,9 @@ mod tests {
     fn unknown_values_are_printed_as_unknown_not_as_zero() {
         let unknown = vec![("wear".to_owned(), "a file".to_owned())];
         let about = Info { path: "/x".into(), kind: "file", unknown, ..Info::default() };
-        let words = info(&about);
-        assert!(words.starts_with("/x: file, unknown\n"), "{words}");
-        assert!(words.contains("unknown     wear: a file"), "{words}");
-        assert!(!words.contains('0'), "{words}");
+        let text = info(&about);
+        assert!(text.starts_with("/x: file, unknown\n"), "{text}");
+        assert!(text.contains("unknown     wear: a file"), "{text}");
+        assert!(!text.contains('0'), "{text}");
     }
 }

@@ -46,7 +46,7 @@ pub struct Missed {
     /// The criterion.
     pub criterion: Criterion,
     /// The measured value and the limit.
-    pub words: String,
+    pub text: String,
 }
 
 impl Criterion {
@@ -72,8 +72,8 @@ impl Criteria {
         let (read, write) = row.device_quantiles(0.99);
         let hits = row.report.counts.hit_ratio();
         let mut missed = errors(row);
-        let mut miss = |criterion, words: Option<String>| {
-            missed.extend(words.map(|words| Missed { criterion, words }));
+        let mut miss = |criterion, text: Option<String>| {
+            missed.extend(text.map(|text| Missed { criterion, text }));
         };
         let reached = row.reached().filter(|reached| *reached < self.min_reached);
         miss(
@@ -96,11 +96,11 @@ impl Criteria {
             short.map(|(years, is_bound)| {
                 let at_most = if is_bound { "at most " } else { "" };
                 if years < 0.0995 && self.min_years >= 0.1 {
-                    let least = life_words(self.min_years);
-                    return format!("lasts {at_most}{}, less than {least}", life_words(years));
+                    let least = life_text(self.min_years);
+                    return format!("lasts {at_most}{}, less than {least}", life_text(years));
                 }
-                let words = with_distinct_digits(years_words(years), years, |shown| shown < self.min_years);
-                format!("lasts {at_most}{words} years, less than {}", self.min_years)
+                let text = with_distinct_digits(years_text(years), years, |shown| shown < self.min_years);
+                format!("lasts {at_most}{text} years, less than {}", self.min_years)
             }),
         );
         missed
@@ -128,20 +128,20 @@ fn errors(row: &Row) -> Vec<Missed> {
         ("inconsistencies", Some(row.report.counts.inconsistencies)),
     ];
     let some = counted.into_iter().filter_map(|(what, count)| Some((what, count.filter(|it| *it > 0)?)));
-    some.map(|(what, count)| Missed { criterion: Criterion::Errors, words: format!("had {count} {what}") })
+    some.map(|(what, count)| Missed { criterion: Criterion::Errors, text: format!("had {count} {what}") })
         .collect()
 }
 
 fn below(what: &str, measured: f64, least: f64) -> String {
     let percent = measured * 100.0;
-    let words = with_distinct_digits(format!("{percent:.1}"), percent, |shown| shown < least * 100.0);
-    format!("{words} % {what}, less than {} %", trimmed(least * 100.0))
+    let text = with_distinct_digits(format!("{percent:.1}"), percent, |shown| shown < least * 100.0);
+    format!("{text} % {what}, less than {} %", trimmed(least * 100.0))
 }
 
 fn over(what: &str, measured: Duration, most: Duration) -> String {
-    let (words, limit) = (time_words(measured), time_words(most));
+    let (text, limit) = (time_text(measured), time_text(most));
     // In the same unit, both may round to the same two digits.
-    let words = match (words.split_once(' '), limit.split_once(' ')) {
+    let text = match (text.split_once(' '), limit.split_once(' ')) {
         (Some((number, unit)), Some((of_limit, same))) if unit == same => {
             let in_unit = |time: Duration| match unit {
                 "µs" => time.as_secs_f64() * 1e6,
@@ -154,23 +154,23 @@ fn over(what: &str, measured: Duration, most: Duration) -> String {
                 with_distinct_digits(number.to_owned(), in_unit(measured), |shown| shown > limit)
             )
         }
-        _ => words,
+        _ => text,
     };
-    format!("had a {what} of {words}, more than {limit}")
+    format!("had a {what} of {text}, more than {limit}")
 }
 
-/// Adds decimals to `words` until the printed value also exceeds the limit, if `value` does.
-fn with_distinct_digits(words: String, value: f64, is_beyond: impl Fn(f64) -> bool) -> String {
-    let shows_excess = |words: &String| words.parse().is_ok_and(&is_beyond);
-    if shows_excess(&words) || !is_beyond(value) {
-        return words;
+/// Adds decimals to `text` until the printed value also exceeds the limit, if `value` does.
+fn with_distinct_digits(text: String, value: f64, is_beyond: impl Fn(f64) -> bool) -> String {
+    let shows_excess = |text: &String| text.parse().is_ok_and(&is_beyond);
+    if shows_excess(&text) || !is_beyond(value) {
+        return text;
     }
-    (1..=9).map(|decimals| format!("{value:.decimals$}")).find(shows_excess).unwrap_or(words)
+    (1..=9).map(|decimals| format!("{value:.decimals$}")).find(shows_excess).unwrap_or(text)
 }
 
 /// Formats a duration with two or three digits.
 #[must_use]
-pub fn time_words(time: Duration) -> String {
+pub fn time_text(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     match micros {
         micros if micros < 9.95 => format!("{micros:.1} µs"),
@@ -183,7 +183,7 @@ pub fn time_words(time: Duration) -> String {
 
 /// Formats years; 1000 and more are `1000+`.
 #[must_use]
-pub fn years_words(years: f64) -> String {
+pub fn years_text(years: f64) -> String {
     match years {
         years if years <= 0.0 => "0".to_owned(),
         // Two significant digits: a drive may wear out within an hour.
@@ -199,16 +199,16 @@ pub fn years_words(years: f64) -> String {
 
 /// Formats a lifetime in years, days, hours, minutes or seconds.
 #[must_use]
-pub fn life_words(years: f64) -> String {
+pub fn life_text(years: f64) -> String {
     let days = years * 365.25;
     let of = |count: f64, unit: &str| match format!("{count:.0}").as_str() {
         "1" => format!("1 {unit}"),
         count => format!("{count} {unit}s"),
     };
     match days {
-        days if years >= 0.0995 => match years_words(years).as_str() {
+        days if years >= 0.0995 => match years_text(years).as_str() {
             "1.0" => "1 year".to_owned(),
-            words => format!("{} years", words.strip_suffix(".0").filter(|_| days > 365.25).unwrap_or(words)),
+            text => format!("{} years", text.strip_suffix(".0").filter(|_| days > 365.25).unwrap_or(text)),
         },
         days if days >= 1.95 => of(days, "day"),
         days if days * 24.0 >= 1.95 => of(days * 24.0, "hour"),
@@ -222,18 +222,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_words_and_years_words_round_to_significant_digits() {
+    fn times_and_years_round_to_significant_digits() {
         let times = [8_400, 61_000, 1_234_000, 45_000_000, 3_000_000_000].map(Duration::from_nanos);
-        assert_eq!(times.map(time_words), ["8.4 µs", "61 µs", "1.2 ms", "45 ms", "3.0 s"]);
-        assert_eq!([0.123, 4.96, 120.4, 1e9].map(years_words), ["0.12", "5.0", "120", "1000+"]);
+        assert_eq!(times.map(time_text), ["8.4 µs", "61 µs", "1.2 ms", "45 ms", "3.0 s"]);
+        assert_eq!([0.123, 4.96, 120.4, 1e9].map(years_text), ["0.12", "5.0", "120", "1000+"]);
     }
 
     #[test]
-    fn life_words_uses_smaller_units_below_a_tenth_of_a_year() {
+    fn life_uses_smaller_units_below_a_tenth_of_a_year() {
         let years = [0.0, 0.000_012, 0.0035, 0.0536, 0.0999];
-        assert_eq!(years.map(years_words), ["0", "0.000012", "0.0035", "0.054", "0.100"]);
+        assert_eq!(years.map(years_text), ["0", "0.000012", "0.0035", "0.054", "0.100"]);
         let lives = [0.0, 4e-7, 1e-5, 0.000_5, 0.0035, 0.0535, 0.0999, 0.5, 1.0, 4.96, 5.8, 120.4, 1e9];
-        let words = [
+        let texts = [
             "0 seconds",
             "13 seconds",
             "5 minutes",
@@ -244,6 +244,6 @@ mod tests {
             "0.50 years",
         ];
         let more = ["1 year", "5 years", "5.8 years", "120 years", "1000+ years"];
-        assert_eq!(lives.map(life_words)[..], [&words[..], &more].concat());
+        assert_eq!(lives.map(life_text)[..], [&texts[..], &more].concat());
     }
 }

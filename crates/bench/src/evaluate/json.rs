@@ -118,6 +118,6 @@ fn row_json(run: &Measured, row: &Row, criteria: &Criteria) -> Value {
     fields["life_years"] = years.map(|it| it.0).filter(|it| it.is_finite()).into();
     fields["life_years_is_upper_bound"] = years.map(|it| it.1).into();
     fields["passed"] = row.offered.map(|_| missed.is_empty()).into();
-    fields["failures"] = missed.into_iter().map(|Missed { words, .. }| words).collect();
+    fields["failures"] = missed.into_iter().map(|Missed { text, .. }| text).collect();
     fields
 }

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::bar::{Bar, Unit};
 use crate::drive::precondition::{self, Outcome};
-use crate::drive::{self, DriveError, text as words};
+use crate::drive::{self, DriveError, text as drive_text};
 use crate::run::stop::Stop;
 use crate::session::SessionError;
 use crate::side_by_side::Progress;
@@ -212,7 +212,7 @@ fn fill(
     let outcome = precondition::run(device, clock, &passes, &mut |done, most, so_far| {
         bar.set(done, most, "of at most");
         so_far.iter().skip(rounds.len()).enumerate().for_each(|(more, round)| {
-            bar.line(&words::round(rounds.len() + more + 1, round));
+            bar.line(&drive_text::round(rounds.len() + more + 1, round));
         });
         rounds = so_far.to_vec();
         !stop.is_set() && clock.monotonic_ns() < end_ns

@@ -158,7 +158,7 @@ impl Plan {
 
     /// The plan for people; bytes and times are upper estimates.
     #[must_use]
-    pub fn words(&self, subject: &Subject) -> String {
+    pub fn text(&self, subject: &Subject) -> String {
         let mut out = match subject {
             Subject::Model(_) => {
                 format!("plan, {} concurrent {}:\n", self.threads, noun(self.threads as u64, "run"))
@@ -171,7 +171,7 @@ impl Plan {
             seconds: self.steps.iter().map(|step| step.seconds).sum(),
         };
         for step in self.steps.iter().chain([&all]) {
-            let (written, time) = (bytes(step.bytes.into()), time_words(step.seconds));
+            let (written, time) = (bytes(step.bytes.into()), time_text(step.seconds));
             let _ = writeln!(out, "  {:<36} {written:>12} written  {time:>8}", step.what);
         }
         out
@@ -209,7 +209,7 @@ fn threads(subject: &Subject) -> Result<usize, String> {
 }
 
 /// Formats an estimated time.
-fn time_words(seconds: f64) -> String {
+fn time_text(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 100.0 => format!("{:.0} s", seconds.max(1.0)),
         seconds if seconds < 6000.0 => format!("{:.0} min", seconds / 60.0),

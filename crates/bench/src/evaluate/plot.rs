@@ -12,7 +12,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::EvaluationResult;
-use super::criteria::{Criteria, life_words};
+use super::criteria::{Criteria, life_text};
 use super::profile::{PROFILES, Profile};
 use super::run::{Measured, Row};
 use crate::chart::{Key, with_legend};
@@ -163,9 +163,9 @@ fn lives(area: &Area<'_>, runs: &[&Measured], criteria: &Criteria, most: f64) ->
         true => "Life of the drive at most: it does not report what its medium wrote",
         false => "Life of the drive",
     };
-    let mut chart = field(area, (title, most), low * 0.6..high * 1.7, &YEARS, &|years| life_words(*years))?;
+    let mut chart = field(area, (title, most), low * 0.6..high * 1.7, &YEARS, &|years| life_text(*years))?;
     if let Some(years) = requested {
-        limited(&mut chart, most, years, &format!("{} requested for", life_words(least)))?;
+        limited(&mut chart, most, years, &format!("{} requested for", life_text(least)))?;
     }
     for run in runs {
         line(&mut chart, &of(run), look(run), true)?;
@@ -197,14 +197,14 @@ fn line<'a>(chart: &mut Field<'a>, points: &[(f64, f64, bool)], look: LineStyle,
 }
 
 /// Draws a limit as a horizontal line with a label at its right end.
-fn limited<'a>(chart: &mut Field<'a>, most: f64, value: f64, words: &str) -> Drawn {
+fn limited<'a>(chart: &mut Field<'a>, most: f64, value: f64, text: &str) -> Drawn {
     chart.draw_series([PathElement::new([(0.0, value), (most, value)], PALE.stroke_width(1))])?;
     let anchor = plotters::style::text_anchor::Pos::new(
         plotters::style::text_anchor::HPos::Right,
         plotters::style::text_anchor::VPos::Bottom,
     );
     let style = (FONT, 12).into_font().color(&PALE).pos(anchor);
-    chart.draw_series([Text::new(words.to_owned(), (most, value), style)])?;
+    chart.draw_series([Text::new(text.to_owned(), (most, value), style)])?;
     Ok(())
 }
 

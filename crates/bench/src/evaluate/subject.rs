@@ -28,29 +28,29 @@ pub enum Target {
 impl FromStr for Target {
     type Err = String;
 
-    fn from_str(words: &str) -> Result<Self, String> {
-        if let Some(card) = words.strip_prefix("sim:") {
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(card) = text.strip_prefix("sim:") {
             return Ok(Self::Card(card.to_owned()));
         }
-        if let Some(path) = words.strip_prefix("file:") {
+        if let Some(path) = text.strip_prefix("file:") {
             return if path.is_empty() {
                 Err("file: needs a path, as in file:/tmp/flash".into())
             } else {
                 Ok(Self::Path(path.into()))
             };
         }
-        let is_built_in = Card::built_in().iter().any(|card| card.name == words);
-        if is_built_in || Path::new(words).extension().is_some_and(|it| it == "toml") {
-            return Ok(Self::Card(words.to_owned()));
+        let is_built_in = Card::built_in().iter().any(|card| card.name == text);
+        if is_built_in || Path::new(text).extension().is_some_and(|it| it == "toml") {
+            return Ok(Self::Card(text.to_owned()));
         }
-        if words.contains('/') || Path::new(words).exists() {
-            return Ok(Self::Path(words.into()));
+        if text.contains('/') || Path::new(text).exists() {
+            return Ok(Self::Path(text.into()));
         }
         let cards: Vec<String> = Card::built_in().into_iter().map(|card| card.name).collect();
-        let hint = device::names::hint(words, cards.iter().map(String::as_str));
+        let hint = device::names::hint(text, cards.iter().map(String::as_str));
         let cards = cards.join(", ");
         Err(format!(
-            "{words:?} is neither a card nor a device: {hint}cards are {cards}; devices are like /dev/nvme0n1"
+            "{text:?} is neither a card nor a device: {hint}cards are {cards}; devices are like /dev/nvme0n1"
         ))
     }
 }
@@ -261,16 +261,16 @@ impl Subject {
                 let rated = &model.card.endurance;
                 let capacity_bytes = self.capacity_bytes() as f64;
                 let (dwpd, years) = (rated.dwpd, rated.warranty_years);
-                let words = format!("{} for {years} years (card)", drive_writes(dwpd));
+                let text = format!("{} for {years} years (card)", drive_writes(dwpd));
                 let rated_dlwa = rated_dlwa.unwrap_or(rated.dlwa());
-                Some((Endurance::from_dwpd(capacity_bytes, dwpd, years, rated_dlwa), words))
+                Some((Endurance::from_dwpd(capacity_bytes, dwpd, years, rated_dlwa), text))
             }
             Self::Real(real) => {
                 let estimate_bytes =
                     real.info.nvme.as_ref()?.wear.endurance_estimate_bytes.filter(|it| *it > 0)?;
                 // The NVMe specification defines this estimate for a write amplification of 1.
-                let words = format!("{} written (the drive's own estimate)", text::bytes(estimate_bytes));
-                Some((Endurance { host_bytes: estimate_bytes as f64, rated_dlwa: 1.0 }, words))
+                let text = format!("{} written (the drive's own estimate)", text::bytes(estimate_bytes));
+                Some((Endurance { host_bytes: estimate_bytes as f64, rated_dlwa: 1.0 }, text))
             }
         }
     }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn target_parses_cards_and_paths_and_rejects_unknown_names() {
-        let target = |words: &str| words.parse::<Target>();
+        let target = |text: &str| text.parse::<Target>();
         assert_eq!(target("pm9d3"), Ok(Target::Card("pm9d3".into())));
         assert_eq!(target("sim:x"), Ok(Target::Card("x".into())));
         assert_eq!(target("./mine.toml"), Ok(Target::Card("./mine.toml".into())));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::criteria::{Criteria, life_words, time_words, years_words};
+use super::criteria::{Criteria, life_text, time_text, years_text};
 use super::run::{Measured, Row};
 use super::{EvaluationOptions, EvaluationResult, profile::PROFILES};
 use crate::report::text::grouped;
@@ -88,20 +88,20 @@ fn line(cells: &[String; 13]) -> String {
 fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
     let or_unknown = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
     let quantile = |share| row.device_quantiles(share);
-    let read = |share| quantile(share).0.map_or_else(|| "-".to_owned(), time_words);
+    let read = |share| quantile(share).0.map_or_else(|| "-".to_owned(), time_text);
     let flash = row.report.snapshot.stats.flash.as_ref();
     let alwa = flash.and_then(FlashStats::write_amplification);
     let carried_over = if row.writes.is_carried_over { "~" } else { "" };
     let years = row.years.figure().map(|(years, is_bound)| {
         let sign = if is_bound { "<" } else { "" };
-        format!("{carried_over}{sign}{}", years_words(years))
+        format!("{carried_over}{sign}{}", years_text(years))
     });
     let missed = criteria.missed(row);
-    let words: Vec<&str> = missed.iter().map(|it| it.criterion.word()).collect();
+    let failed: Vec<&str> = missed.iter().map(|it| it.criterion.word()).collect();
     let verdict = match row.offered {
         None => String::new(),
         Some(_) if missed.is_empty() => "  passes".to_owned(),
-        Some(_) => format!("  fails: {}", words.join(", ")),
+        Some(_) => format!("  fails: {}", failed.join(", ")),
     };
     [
         row.offered.map_or_else(|| "unlimited".to_owned(), grouped),
@@ -110,7 +110,7 @@ fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
         read(0.5),
         read(0.99),
         read(0.999),
-        quantile(0.99).1.map_or_else(|| "-".to_owned(), time_words),
+        quantile(0.99).1.map_or_else(|| "-".to_owned(), time_text),
         or_unknown(alwa.map(|it| format!("{it:.2}"))),
         or_unknown(row.writes.dlwa.map(|it| format!("{it:.2}"))),
         format!("{carried_over}{:.1}", row.writes.host_bytes_per_second / 1e6),
@@ -149,13 +149,13 @@ pub fn verdict(found: &EvaluationResult, options: &EvaluationOptions) -> String 
 fn one(run: &Measured, criteria: &Criteria) -> String {
     let Some(best) = criteria.best(run) else { return at_no_rate(run, criteria) };
     let rate = best.offered.map_or_else(String::new, grouped);
-    let read = best.device_quantiles(0.99).0.map_or_else(|| "-".to_owned(), time_words);
-    let mut words = format!("up to {rate} ops/s: {}, read p99 {read}", lasts(best));
+    let read = best.device_quantiles(0.99).0.map_or_else(|| "-".to_owned(), time_text);
+    let mut text = format!("up to {rate} ops/s: {}, read p99 {read}", lasts(best));
     let next = run.rows.iter().filter(|row| row.offered > best.offered).min_by_key(|row| row.offered);
     if let Some(next) = next {
-        let _ = write!(words, "; {}", why_not(next, criteria));
+        let _ = write!(text, "; {}", why_not(next, criteria));
     }
-    words + &by_speed(run, criteria, best.offered)
+    text + &by_speed(run, criteria, best.offered)
 }
 
 fn at_no_rate(run: &Measured, criteria: &Criteria) -> String {
@@ -168,7 +168,7 @@ fn lowest(run: &Measured) -> Option<&Row> {
 }
 
 fn why_not(row: &Row, criteria: &Criteria) -> String {
-    let missed: Vec<String> = criteria.missed(row).into_iter().map(|it| it.words).collect();
+    let missed: Vec<String> = criteria.missed(row).into_iter().map(|it| it.text).collect();
     format!("at {} it {}", row.offered.map_or_else(String::new, grouped), missed.join(", "))
 }
 
@@ -184,8 +184,8 @@ fn by_speed(run: &Measured, criteria: &Criteria, rate: Option<u64>) -> String {
 
 fn lasts(row: &Row) -> String {
     match row.years.figure() {
-        Some((years, false)) => life_words(years),
-        Some((years, true)) => format!("at most {}", life_words(years)),
+        Some((years, false)) => life_text(years),
+        Some((years, true)) => format!("at most {}", life_text(years)),
         None => "years unknown".to_owned(),
     }
 }

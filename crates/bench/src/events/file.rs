@@ -76,7 +76,7 @@ impl Drop for EventFile {
 /// # Errors
 /// The reason: another kind of file, or a missing directory.
 pub fn check(path: &Path) -> Result<(), String> {
-    let said = |words: &str| Err(format!("{} {words}", path.display()));
+    let said = |text: &str| Err(format!("{} {text}", path.display()));
     let Ok(found) = std::fs::metadata(path) else {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         return match folder.filter(|folder| !folder.is_dir()) {
@@ -119,8 +119,8 @@ mod tests {
         ];
         for (name, text) in foreign {
             std::fs::write(at(name), text).unwrap();
-            let words = EventFile::open(&at(name)).map(drop).unwrap_err();
-            assert!(words.ends_with("is not an event file and would be overwritten; use another file"));
+            let message = EventFile::open(&at(name)).map(drop).unwrap_err();
+            assert!(message.ends_with("is not an event file and would be overwritten; use another file"));
             assert_eq!(std::fs::read_to_string(at(name)).unwrap(), text);
         }
         for (name, text) in [

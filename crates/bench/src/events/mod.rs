@@ -64,11 +64,11 @@ pub fn open_all(plans: &[InstancePlan]) -> Result<Vec<Option<EventFile>>, (usize
     let mut files: Vec<Option<EventFile>> = Vec::new();
     for (number, plan) in plans.iter().enumerate() {
         let file = plan.cache.events.as_ref().map(|events| check(events, plans).and_then(EventFile::open));
-        let file = file.transpose().map_err(|words| (number, words))?;
+        let file = file.transpose().map_err(|text| (number, text))?;
         let same = |other: &&EventFile| file.as_ref().is_some_and(|file| file.is_same(other));
         if let Some(other) = files.iter().flatten().find(same) {
-            let words = format!("{} is also the event file of another instance", other.path().display());
-            return Err((number, words));
+            let text = format!("{} is also the event file of another instance", other.path().display());
+            return Err((number, text));
         }
         files.push(file);
     }
@@ -84,7 +84,7 @@ pub fn check_all(plans: &[InstancePlan]) -> Result<(), (usize, String)> {
         plans.iter().enumerate().filter_map(|(number, plan)| Some((number, plan.cache.events.as_ref()?)));
     for (number, events) in files {
         let checked = check(events, plans).and_then(file::check);
-        checked.map_err(|words| (number, words))?;
+        checked.map_err(|text| (number, text))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::run::{JobFigures, KindFigures, Outcome};
-use crate::evaluate::criteria::time_words;
+use crate::evaluate::criteria::time_text;
 use crate::report::json::percentiles;
 use crate::report::text::grouped;
 
@@ -113,7 +113,7 @@ pub fn text(result: &Value) -> String {
                 continue;
             }
             let latency =
-                |name: &str| time_words(Duration::from_nanos(number(&figures["latency_ns"][name]) as u64));
+                |name: &str| time_text(Duration::from_nanos(number(&figures["latency_ns"][name]) as u64));
             let _ = writeln!(
                 text,
                 "  {kind:5} {} requests/s, {:.1} MB/s, latency mean {}, p50 {}, p99 {}, p99.9 {}, max {}",

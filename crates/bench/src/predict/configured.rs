@@ -61,11 +61,11 @@ impl Configured {
         let refused = |problems: Vec<Diagnostic>| ConfigError { file: config.file.clone(), problems };
         let plan = lower(config)?;
         let [instance] = plan.instances.as_slice() else {
-            let words = format!(
+            let message = format!(
                 "the config has {} caches, and a prediction is for one: give a config with one of them",
                 plan.instances.len()
             );
-            return Err(refused(vec![Diagnostic { at: String::new(), words }]));
+            return Err(refused(vec![Diagnostic { at: String::new(), message }]));
         };
         let Some(flash) = &instance.cache.flash else {
             return Err(refused(vec![diagnostic(
@@ -150,8 +150,8 @@ impl Configured {
     }
 }
 
-fn diagnostic(at: &str, words: impl Into<String>) -> Diagnostic {
-    Diagnostic { at: at.to_owned(), words: words.into() }
+fn diagnostic(at: &str, message: impl Into<String>) -> Diagnostic {
+    Diagnostic { at: at.to_owned(), message: message.into() }
 }
 
 fn settings(flash: &FlashPlan, fills_misses: bool) -> Settings {
@@ -196,7 +196,7 @@ fn rate(instance: &InstancePlan) -> Option<f64> {
 /// Diagnostics of settings that predictions do not support.
 fn problems(instance: &InstancePlan, flash: &FlashPlan) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    let mut refuse = |at: &str, words: &str| found.push(diagnostic(at, words));
+    let mut refuse = |at: &str, message: &str| found.push(diagnostic(at, message));
     match &instance.workload {
         WorkloadPlan::Stressor(stressor) => refuse(
             "test_config.name",
@@ -267,32 +267,32 @@ fn refuse_mix(config: &GeneratorConfig, refuse: &mut impl FnMut(&str, &str)) {
 
 /// Warnings about settings that are replaced by the nearest supported ones.
 fn warnings(instance: &InstancePlan, flash: &FlashPlan) -> Vec<String> {
-    let mut words = Vec::new();
+    let mut message = Vec::new();
     let eviction = &instance.cache.eviction;
     if !eviction.policy.eq_ignore_ascii_case("LRU") {
-        words.push(format!(
+        message.push(format!(
             "cache_config.allocator: {} in DRAM is predicted as LRU: DRAM hits differ",
             eviction.policy
         ));
     }
     if instance.cache.pool_shares.len() > 1 {
-        words.push("cache_config.numPools: the pools are predicted as one: DRAM hits differ".to_owned());
+        message.push("cache_config.numPools: the pools are predicted as one: DRAM hits differ".to_owned());
     }
     if flash.order != OrderPlan::Fifo {
-        words.push(
+        message.push(
             "cache_config.navySegmentedFifoSegmentRatio: regions are predicted as evicted first in, first out ([1]): hits and DLWA \
              differ"
                 .to_owned(),
         );
     }
     if flash.reinsertion != ReinsertionPlan::Never {
-        words.push(
+        message.push(
             "cache_config.navyHitsReinsertionThreshold, navyProbabilityReinsertionThreshold: reinsertion is not predicted: hits and \
              ALWA differ"
                 .to_owned(),
         );
     }
-    words
+    message
 }
 
 /// The requests of a config's workers, taken in turn, as accesses.

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WINDOWS, WRITES_MORE};
 use super::configured::CONFIG_FORMAT;
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads};
-use crate::evaluate::criteria::{time_words, years_words};
+use crate::evaluate::criteria::{time_text, years_text};
 use crate::report::amount::trimmed;
 use crate::report::text::{counted, drive_writes, grouped, was};
-use crate::simulate::report::{bytes, trace, ttl_words};
+use crate::simulate::report::{bytes, trace, ttl_text};
 
 /// The result as JSON.
 #[must_use]
@@ -166,7 +166,7 @@ const COLUMNS: [Column; 18] = [
         format!("{}{}", not_filled(point), shown(point.dlwa, |it| format!("{it:.2}")))
     }),
     with_rate("NAND MB/s", 21, |point| shown(point.nand_mb_per_second, |it| format!("{it:.1}"))),
-    with_rate("years", 19, |point| shown(point.life_years, years_words)),
+    with_rate("years", 19, |point| shown(point.life_years, years_text)),
     with_rate("kgCO2e", 19, |point| shown(point.kgco2e, |it| format!("{it:.0}"))),
     with_rate("USD", 19, |point| shown(point.price, |it| format!("{it:.0}"))),
     with_rate("read", 16, reads),
@@ -196,17 +196,17 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     );
     let rate = match outcome.requests_per_second {
         Some(rate) => format!("{} requests/s", grouped(rate.round() as u64)),
-        None => no_rate_words(outcome),
+        None => no_rate_text(outcome),
     };
     let _ = writeln!(
         out,
         "{}, {}: {}; {rate}",
         plan.card.name,
         bytes(plan.card.space.usable_bytes),
-        scale_words(outcome),
+        scale_text(outcome),
     );
     if totals.ttl_requests > 0 {
-        let _ = writeln!(out, "{}", ttl_words(totals, &outcome.read, plan.ignore_ttl));
+        let _ = writeln!(out, "{}", ttl_text(totals, &outcome.read, plan.ignore_ttl));
     }
     out.push('\n');
     let has_rate = outcome.requests_per_second.is_some();
@@ -230,7 +230,7 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
 }
 
 /// The meaning of the scale: it divides the load of a trace, or the sizes of a config.
-fn scale_words(outcome: &Outcome) -> String {
+fn scale_text(outcome: &Outcome) -> String {
     match (outcome.read.format == CONFIG_FORMAT, outcome.scale) {
         (false, scale) => format!("the trace is 1/{scale} of its load"),
         (true, 1) => "the config is simulated at full size".to_owned(),
@@ -239,7 +239,7 @@ fn scale_words(outcome: &Outcome) -> String {
 }
 
 /// Why figures that depend on time are missing.
-fn no_rate_words(outcome: &Outcome) -> String {
+fn no_rate_text(outcome: &Outcome) -> String {
     const MISSING: &str = "give --rate, the requests/s of the whole drive's cache, for media writes, years, carbon, cost and latency";
     match outcome.trace_requests_per_second {
         Some(own) => format!("the trace itself has {own:.1} requests/s: {MISSING}"),
@@ -263,7 +263,7 @@ fn not_filled(point: &Point) -> &'static str {
 }
 
 fn reads(point: &Point) -> String {
-    let latency = |ns: u64| time_words(Duration::from_nanos(ns));
+    let latency = |ns: u64| time_text(Duration::from_nanos(ns));
     match point.reads {
         Reads::Take(ReadLatency { mean_ns, p99_ns, .. }) => {
             format!("{}, p99 {}", latency(mean_ns), latency(p99_ns))
@@ -278,9 +278,9 @@ fn percent(share: f64) -> String {
 }
 
 /// The value, followed by the interval of its error in brackets unless both bounds have the same digits.
-fn shown(figure: Option<Figure>, words: impl Fn(f64) -> String) -> String {
+fn shown(figure: Option<Figure>, text: impl Fn(f64) -> String) -> String {
     let Some(Figure { value, low, high }) = figure else { return "-".to_owned() };
-    let (value, low, high) = (words(value), words(low), words(high));
+    let (value, low, high) = (text(value), text(low), text(high));
     if value == low && value == high { value } else { format!("{value} ({low}-{high})") }
 }
 

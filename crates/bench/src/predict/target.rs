@@ -8,7 +8,7 @@ use device::names;
 use serde_json::{Value, json};
 
 use super::{Figure, Point, Reads};
-use crate::evaluate::criteria::time_words;
+use crate::evaluate::criteria::time_text;
 use crate::simulate::report::bytes;
 
 /// Conditions on the figures of a point; all must hold.
@@ -132,11 +132,11 @@ impl Name {
         }
     }
 
-    fn words(self, value: f64) -> String {
+    fn text(self, value: f64) -> String {
         match self {
             Self::Hits | Self::DramHits => format!("{:.1} %", value * 100.0),
             Self::Life => format!("{value:.1} years"),
-            Self::Mean | Self::P99 => time_words(Duration::from_nanos(value as u64)),
+            Self::Mean | Self::P99 => time_text(Duration::from_nanos(value as u64)),
             Self::Alwa | Self::Dlwa => format!("{value:.2}"),
             Self::Carbon => format!("{value:.0} kg CO2e"),
             Self::Price => format!("{value:.0} USD"),
@@ -209,12 +209,12 @@ impl Target {
         let point = &points[number];
         let figures = self.conditions.iter().filter_map(|it| Some((it, it.figure.of(point)?.value)));
         let figures: Vec<String> =
-            figures.map(|(it, value)| format!("{} for {}", it.figure.words(value), it.text)).collect();
+            figures.map(|(it, value)| format!("{} for {}", it.figure.text(value), it.text)).collect();
         let certain = self.conditions.iter().all(|condition| condition.is_certain(point));
         let doubt = if certain { "" } else { "; the worse end of an interval misses a condition" };
         format!(
             "target: the cheapest point that meets it: {}: {}{doubt}\n",
-            layout_words(point),
+            layout_text(point),
             figures.join(", ")
         )
     }
@@ -230,7 +230,7 @@ impl Target {
                     points.iter().filter(|it| condition.is_met(it)).count(),
                     points.len()
                 ),
-                Some(best) => format!("the best point has {}", condition.figure.words(best)),
+                Some(best) => format!("the best point has {}", condition.figure.text(best)),
                 None => "unknown for all points; give --rate, or --scale for a trace with times".into(),
             };
             let _ = writeln!(text, "  {}: {best}", condition.text);
@@ -242,7 +242,7 @@ impl Target {
     }
 }
 
-fn layout_words(point: &Point) -> String {
+fn layout_text(point: &Point) -> String {
     let layout = &point.inputs.layout;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     format!(

@@ -42,8 +42,8 @@ pub fn duration(ns: f64) -> String {
 /// Formats with at most two decimals and no trailing zeros.
 #[must_use]
 pub fn trimmed(value: f64) -> String {
-    let words = format!("{value:.2}");
-    words.trim_end_matches('0').trim_end_matches('.').to_owned()
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Formats a count or a rate for an axis, with the prefixes k and M.
@@ -58,10 +58,10 @@ pub(crate) fn with_prefix(rate: f64) -> String {
 
 /// Escapes control characters, so that text from a file fits on one line of a terminal.
 #[must_use]
-pub fn on_one_line(words: &str) -> String {
+pub fn on_one_line(text: &str) -> String {
     let letter =
         |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
-    words.chars().map(letter).collect()
+    text.chars().map(letter).collect()
 }
 
 #[cfg(test)]

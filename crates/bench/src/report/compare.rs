@@ -194,11 +194,11 @@ impl Comparison {
     #[must_use]
     pub fn worse(&self) -> Vec<String> {
         let worse = self.figures.iter().filter(|figure| figure.word() == "worse");
-        let words = |figure: &Compared| {
+        let text = |figure: &Compared| {
             let value = |value: Option<f64>| value.map_or_else(String::new, |it| shown(it, &figure.a.unit));
             format!("worse: {} {} became {}", figure.a.name, value(figure.a.value), value(figure.b))
         };
-        worse.map(words).chain(self.failed.iter().cloned()).collect()
+        worse.map(text).chain(self.failed.iter().cloned()).collect()
     }
 
     /// The comparison as JSON.
@@ -282,7 +282,7 @@ fn row(figure: &Compared) -> [String; 5] {
 }
 
 fn brief(value: &Value) -> String {
-    let words = on_one_line(&value.to_string());
-    let cut: String = words.chars().take(60).collect();
-    if cut.len() < words.len() { cut + "…" } else { cut }
+    let text = on_one_line(&value.to_string());
+    let cut: String = text.chars().take(60).collect();
+    if cut.len() < text.len() { cut + "…" } else { cut }
 }

@@ -116,10 +116,10 @@ impl DriveReport {
         let (moved, erased) = (grouped(stats.gc_events), grouped(stats.erases));
         let _ = writeln!(out, "Units         : {moved} collected with live pages, {erased} erased");
         for (instance, given) in self.assignments.iter().enumerate() {
-            let words = given.iter().map(|it| format!("{} handle {}", it.consumer, it.drive_handle));
-            let words: Vec<String> = words.collect();
-            if !words.is_empty() {
-                let _ = writeln!(out, "Instance {instance:<5}: {}", words.join(", "));
+            let handles = given.iter().map(|it| format!("{} handle {}", it.consumer, it.drive_handle));
+            let handles: Vec<String> = handles.collect();
+            if !handles.is_empty() {
+                let _ = writeln!(out, "Instance {instance:<5}: {}", handles.join(", "));
             }
         }
         out

@@ -52,6 +52,6 @@ pub fn remark(report: &InstanceReport) -> Option<String> {
 
 /// Why events are missing from the file, if writing it failed.
 pub fn unwritten(events: &EventCounts) -> Option<String> {
-    let words = events.failure.as_ref()?;
-    Some(format!("{words}; {} of {} events are missing", grouped(events.lost), grouped(events.tracked)))
+    let text = events.failure.as_ref()?;
+    Some(format!("{text}; {} of {} events are missing", grouped(events.lost), grouped(events.tracked)))
 }

@@ -257,8 +257,8 @@ fn totals(intervals: &[Interval], warnings: &[&str]) -> Value {
 }
 
 /// Parses `1.2.3` with an optional suffix.
-fn version(words: &str) -> Option<[u64; 3]> {
-    let mut parts = words.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok());
+fn version(text: &str) -> Option<[u64; 3]> {
+    let mut parts = text.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok());
     let version = [parts.next()??, parts.next()??, parts.next()??];
     parts.next().is_none().then_some(version)
 }
@@ -304,9 +304,9 @@ fn number_or_null<'a>(of: &str, values: impl Iterator<Item = (&'a str, &'a Value
 }
 
 fn short(value: &Value) -> String {
-    let words = value.to_string();
-    let cut: String = words.chars().take(40).collect();
-    if cut.len() < words.len() { cut + "…" } else { cut }
+    let text = value.to_string();
+    let cut: String = text.chars().take(40).collect();
+    if cut.len() < text.len() { cut + "…" } else { cut }
 }
 
 fn intervals(value: Option<&Value>) -> Result<Vec<Interval>, String> {
@@ -425,7 +425,7 @@ mod tests {
             read("run.jsonl", lines).unwrap().part(&["totals", "throughput_ops_per_second"]),
             &Value::from(25.0)
         );
-        for (name, text, words) in [
+        for (name, text, message) in [
             ("trace.csv", "key,op,size\n1,2,3\n", "not an interval file of flashwright"),
             ("run.csv", "until_seconds,seconds\n0.2\n", "line 2: has 1 fields, but the header has 2"),
             ("run.csv", "time,key,op,size\n1,a,GET,5\n", "not an interval file of flashwright"),
@@ -434,7 +434,7 @@ mod tests {
             ("run.jsonl", "{]\n", "line 1: not JSON"),
         ] {
             let error = read(name, text).unwrap_err();
-            assert!(error.contains(words), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 

@@ -14,20 +14,20 @@ impl Html {
     }
 
     /// Appends escaped text.
-    pub fn text(&mut self, words: &str) -> &mut Self {
-        self.0 += &escape(words);
+    pub fn text(&mut self, text: &str) -> &mut Self {
+        self.0 += &escape(text);
         self
     }
 
     /// Appends an element with escaped text.
-    pub fn element(&mut self, tag: &'static str, words: &str) -> &mut Self {
-        let _ = write!(self.0, "<{tag}>{}</{tag}>", escape(words));
+    pub fn element(&mut self, tag: &'static str, text: &str) -> &mut Self {
+        let _ = write!(self.0, "<{tag}>{}</{tag}>", escape(text));
         self
     }
 
     /// Appends an element with escaped text and a tooltip.
-    pub fn explained(&mut self, tag: &'static str, words: &str, explanation: &str) -> &mut Self {
-        let _ = write!(self.0, "<{tag} title=\"{}\">{}</{tag}>", escape(explanation), escape(words));
+    pub fn explained(&mut self, tag: &'static str, text: &str, explanation: &str) -> &mut Self {
+        let _ = write!(self.0, "<{tag} title=\"{}\">{}</{tag}>", escape(explanation), escape(text));
         self
     }
 
@@ -65,9 +65,9 @@ impl Html {
 
 /// Escapes text for content and attributes. Control characters are replaced by a visible character.
 #[must_use]
-pub fn escape(words: &str) -> String {
-    let mut out = String::with_capacity(words.len());
-    for letter in words.chars() {
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
         match letter {
             '<' => out += "&lt;",
             '>' => out += "&gt;",

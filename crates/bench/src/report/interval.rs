@@ -84,24 +84,24 @@ impl Interval {
             percent(self.since.hit_ratio_dram()),
             percent(self.since.hit_ratio_flash()),
         ) + &self.rates(interval_seconds)
-            + &self.sweeps_words()
+            + &self.sweeps_text()
     }
 
     /// Operations, bytes written to flash and p99 of gets, over the interval.
     fn rates(&self, seconds: f64) -> String {
         let seconds = seconds.max(1e-9);
-        let mut words = format!(" {} ops/s", grouped((self.since.ops as f64 / seconds).round() as u64));
+        let mut text = format!(" {} ops/s", grouped((self.since.ops as f64 / seconds).round() as u64));
         if let Some(bytes) = self.flash_written_bytes {
-            let _ = write!(words, ", {:.1} MB/s written to nvm", bytes as f64 / seconds / 1e6);
+            let _ = write!(text, ", {:.1} MB/s written to nvm", bytes as f64 / seconds / 1e6);
         }
         if let Some(ns) = self.latencies.gets().quantile_ns(0.99) {
-            let _ = write!(words, ", get p99 {}", duration(ns as f64));
+            let _ = write!(text, ", get p99 {}", duration(ns as f64));
         }
-        words + "."
+        text + "."
     }
 
     /// Figures of the iterations over DRAM. Exceptions are always 0.
-    fn sweeps_words(&self) -> String {
+    fn sweeps_text(&self) -> String {
         let Some((totals, new)) = self.sweeps else { return String::new() };
         let last = totals.last_items.map(|items| format!(", most recent sweep: {} items", grouped(items)));
         format!(

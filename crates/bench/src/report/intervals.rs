@@ -104,9 +104,9 @@ impl IntervalFormat {
     }
 
     fn line(self, span: &Span) -> String {
-        let words = |cell: Value| if cell.is_null() { String::new() } else { cell.to_string() };
+        let text = |cell: Value| if cell.is_null() { String::new() } else { cell.to_string() };
         match self {
-            Self::Csv => COLUMNS.iter().map(|column| words(cell(column, span))).collect::<Vec<_>>().join(","),
+            Self::Csv => COLUMNS.iter().map(|column| text(cell(column, span))).collect::<Vec<_>>().join(","),
             Self::JsonLines => to_json(span).to_string(),
         }
     }
@@ -170,8 +170,8 @@ impl Watcher for IntervalFile<'_> {
         }
     }
 
-    fn warn(&mut self, words: &str) {
-        self.watcher.warn(words);
+    fn warn(&mut self, text: &str) {
+        self.watcher.warn(text);
     }
 }
 

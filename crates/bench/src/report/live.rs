@@ -79,8 +79,8 @@ impl Watcher for LiveWatcher<'_> {
         self.watcher.warmed_up();
     }
 
-    fn warn(&mut self, words: &str) {
-        self.watcher.warn(words);
+    fn warn(&mut self, text: &str) {
+        self.watcher.warn(text);
     }
 
     fn needs_intervals(&self) -> bool {

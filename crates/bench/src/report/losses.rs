@@ -94,7 +94,7 @@ fn of_flash(flash: &FlashStats) -> [Option<String>; 4] {
     ]
 }
 
-/// Counts of items by outcome, with the words for a message.
+/// Counts of items by outcome, with the terms for a message.
 struct Outcomes<'a> {
     counts: &'a [OutcomeCount],
     to: &'static str,
@@ -117,7 +117,7 @@ impl Outcomes<'_> {
     }
 
     /// The warning if more than `percent` of the items had this outcome. Items that were already present do not count.
-    fn remark(&self, outcome: &str, percent: u64, words: impl FnOnce() -> String) -> Option<String> {
+    fn remark(&self, outcome: &str, percent: u64, text: impl FnOnce() -> String) -> Option<String> {
         let count =
             |wanted: &str| self.counts.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, n)| *n);
         let lost = count(outcome);
@@ -125,13 +125,13 @@ impl Outcomes<'_> {
         let all = self.counts.iter().map(|(_, count)| count).sum::<u64>() - present;
         (lost > 0 && lost.saturating_mul(100) > all.saturating_mul(percent)).then(|| {
             let Self { to, one, .. } = self;
-            let (lost_words, of) = (grouped(lost), noun(all, one));
+            let (lost_text, of) = (grouped(lost), noun(all, one));
             format!(
-                "{lost_words} of {} {of} {to} ({}) {} {}",
+                "{lost_text} of {} {of} {to} ({}) {} {}",
                 grouped(all),
                 share(lost, all),
                 was(lost),
-                words()
+                text()
             )
         })
     }

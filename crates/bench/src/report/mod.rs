@@ -77,7 +77,7 @@ impl RunReport {
         let mut failures = self.errors.clone();
         let several = self.instances.len() > 1;
         for (number, report) in self.instances.iter().enumerate() {
-            let named = |words| if several { format!("Instance {number}: {words}") } else { words };
+            let named = |text| if several { format!("Instance {number}: {text}") } else { text };
             failures.extend(failures_of(report).into_iter().map(named));
         }
         failures

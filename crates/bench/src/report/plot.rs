@@ -11,7 +11,7 @@ use plotters::prelude::*;
 use super::RunReport;
 use super::amount::{duration, trimmed, with_prefix};
 use super::html::escape;
-use super::page::years_words;
+use super::page::years_text;
 use super::series::Span;
 use super::tails::Layer;
 use super::text::grouped;
@@ -60,7 +60,7 @@ fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
     let per_second = all.counts.ops as f64 / all.seconds.max(1e-9);
     let hits =
         all.counts.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.2} %", ratio * 100.0));
-    let words = format!(
+    let text = format!(
         "{} operations in {:.1} s, {} per second, {} threads{hits}",
         grouped(all.counts.ops),
         all.seconds,
@@ -68,7 +68,7 @@ fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
         all.settings.threads
     );
     area.draw(&Text::new(name.to_owned(), (24, 16), (FONT, 20).into_font().color(&INK)))?;
-    area.draw(&Text::new(words, (24, 42), (FONT, 13).into_font().color(&PALE)))?;
+    area.draw(&Text::new(text, (24, 42), (FONT, 13).into_font().color(&PALE)))?;
     Ok(())
 }
 
@@ -85,15 +85,15 @@ pub(super) struct Curve {
 struct Tooltip {
     x: i32,
     y: i32,
-    words: String,
+    text: String,
 }
 
 /// Tooltips for the points of a curve; a long curve gets some of them, evenly spaced.
 fn tooltips<X, Y>(
     chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
     curve: &Curve,
-    x_words: &dyn Fn(f64) -> String,
-    y_words: &dyn Fn(f64) -> String,
+    x_text: &dyn Fn(f64) -> String,
+    y_text: &dyn Fn(f64) -> String,
 ) -> Vec<Tooltip>
 where
     X: Ranged<ValueType = f64>,
@@ -103,7 +103,7 @@ where
     let name = if curve.name.is_empty() { String::new() } else { format!("{}, ", curve.name) };
     let tooltip = |point: &(f64, f64)| {
         let (x, y) = chart.backend_coord(point);
-        Tooltip { x, y, words: format!("{name}{}: {}", x_words(point.0), y_words(point.1)) }
+        Tooltip { x, y, text: format!("{name}{}: {}", x_text(point.0), y_text(point.1)) }
     };
     curve.points.iter().step_by(step).map(tooltip).collect()
 }
@@ -112,13 +112,13 @@ where
 fn with_tooltips(mut svg: String, tooltips: &[Tooltip]) -> String {
     const HALF: i32 = 5;
     let mut titles = String::new();
-    for Tooltip { x, y, words } in tooltips {
+    for Tooltip { x, y, text } in tooltips {
         let (left, top, side) = (x - HALF, y - HALF, 2 * HALF);
         let _ = writeln!(
             titles,
             "<rect x=\"{left}\" y=\"{top}\" width=\"{side}\" height=\"{side}\" fill=\"none\" pointer-events=\"all\">\
              <title>{}</title></rect>",
-            escape(words)
+            escape(text)
         );
     }
     let end = svg.rfind("</svg>").unwrap_or(svg.len());
@@ -161,12 +161,12 @@ pub(super) fn panel_over_time(
         }
         _ => ("Write amplification", max * 1.15, |factor| trimmed(*factor)),
     };
-    let words: fn(f64) -> String = match what {
+    let text: fn(f64) -> String = match what {
         TimeChart::Throughput => |rate| format!("{} ops/s", grouped(rate.round() as u64)),
         TimeChart::HitRatio => |percent| format!("{percent:.2} %"),
         _ => |factor| format!("{factor:.3}"),
     };
-    panel(|area| over_time(area, title, 0.0..top, &label, curves, words))
+    panel(|area| over_time(area, title, 0.0..top, &label, curves, text))
 }
 
 /// Unit of the values in a chart over the rate.
@@ -177,10 +177,10 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    fn words(self, value: f64) -> String {
+    fn text(self, value: f64) -> String {
         match self {
             Self::Nanoseconds => duration(value),
-            Self::Years => years_words(value),
+            Self::Years => years_text(value),
         }
     }
 }
@@ -188,7 +188,7 @@ impl Scale {
 /// A horizontal line at the limit that values must meet.
 pub(super) struct Limit {
     pub(super) value: f64,
-    pub(super) words: String,
+    pub(super) text: String,
 }
 
 /// Draws values over operations per second, both on logarithmic axes.
@@ -211,14 +211,14 @@ pub(super) fn panel_over_rate(
         let (start, end) = ((start - 0.05).max(0.0), end + 0.05);
         let values = || points().map(|(_, value)| *value).chain(limit.iter().map(|limit| limit.value));
         let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-        let words: fn(&f64) -> String = |log10| format!("{}/s", with_prefix(10_f64.powf(*log10).round()));
-        let axis = XAxis { title, start, end, labels: 8, words };
+        let text: fn(&f64) -> String = |log10| format!("{}/s", with_prefix(10_f64.powf(*log10).round()));
+        let axis = XAxis { title, start, end, labels: 8, text };
         let range = (low * 0.7..high * 1.5).log_scale();
-        let mut chart = axes(area, &axis, range, (6, &|value| scale.words(*value)))?;
-        if let Some(Limit { value, words }) = limit {
+        let mut chart = axes(area, &axis, range, (6, &|value| scale.text(*value)))?;
+        if let Some(Limit { value, text }) = limit {
             chart.draw_series([PathElement::new([(start, *value), (end, *value)], PALE.stroke_width(1))])?;
             let style = (FONT, 12).into_font().color(&PALE);
-            chart.draw_series([Text::new(words.clone(), (start + 0.01, value * 1.2), style)])?;
+            chart.draw_series([Text::new(text.clone(), (start + 0.01, value * 1.2), style)])?;
         }
         let mut all = Vec::new();
         for curve in &curves {
@@ -226,7 +226,7 @@ pub(super) fn panel_over_rate(
             let dots = curve.points.iter().map(|at| Circle::new(*at, 3, curve.look.colour.filled()));
             chart.draw_series(dots)?;
             let rate = |log10: f64| format!("{} ops/s", grouped(10_f64.powf(log10).round() as u64));
-            all.extend(tooltips(&chart, curve, &rate, &|value| scale.words(value)));
+            all.extend(tooltips(&chart, curve, &rate, &|value| scale.text(value)));
         }
         Ok(all)
     })
@@ -291,23 +291,23 @@ struct XAxis<'a> {
     start: f64,
     end: f64,
     labels: usize,
-    words: fn(&f64) -> String,
+    text: fn(&f64) -> String,
 }
 
 /// The axis for curves over the seconds of a run.
 fn seconds<'a>(title: &'a str, curves: &[Curve]) -> XAxis<'a> {
     let end = curves.iter().flat_map(|curve| &curve.points).map(|(at, _)| *at).fold(1e-3, f64::max);
-    XAxis { title, start: 0.0, end, labels: 10, words: |seconds| format!("{} s", trimmed(*seconds)) }
+    XAxis { title, start: 0.0, end, labels: 10, text: |seconds| format!("{} s", trimmed(*seconds)) }
 }
 
 type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>;
 
-/// Draws the axes of a chart. The vertical one has about `labels` labels, formatted by `words`.
+/// Draws the axes of a chart. The vertical one has about `labels` labels, formatted by `text`.
 fn axes<'a, 'b, Y>(
     area: &'a Area<'b>,
     axis: &XAxis<'_>,
     range: Y,
-    (labels, words): (usize, &dyn Fn(&f64) -> String),
+    (labels, text): (usize, &dyn Fn(&f64) -> String),
 ) -> Result<Chart<'a, 'b, Y::CoordDescType>, Box<dyn std::error::Error>>
 where
     Y: AsRangedCoord<Value = f64>,
@@ -327,8 +327,8 @@ where
         .axis_style(PALE)
         .label_style((FONT, 12).into_font().color(&PALE))
         .x_labels(axis.labels)
-        .x_label_formatter(&axis.words)
-        .y_label_formatter(&words)
+        .x_label_formatter(&axis.text)
+        .y_label_formatter(&text)
         .y_labels(labels)
         .draw()?;
     Ok(chart)
@@ -340,7 +340,7 @@ fn over_time(
     range: Range<f64>,
     label: &dyn Fn(&f64) -> String,
     curves: &[Curve],
-    value_words: fn(f64) -> String,
+    value_text: fn(f64) -> String,
 ) -> Drawn<Vec<Tooltip>> {
     let area = &above_legend(area, curves, 2)?;
     let mut chart = axes(area, &seconds(title, curves), range, (5, label))?;
@@ -349,12 +349,12 @@ fn over_time(
         let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
         chart.draw_series(area)?;
         draw(&mut chart, curve)?;
-        all.extend(tooltips(&chart, curve, &second_words, &value_words));
+        all.extend(tooltips(&chart, curve, &second_text, &value_text));
     }
     Ok(all)
 }
 
-fn second_words(seconds: f64) -> String {
+fn second_text(seconds: f64) -> String {
     format!("at {} s", trimmed(seconds))
 }
 
@@ -404,7 +404,7 @@ fn slow_over_time(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<T
     let area = &above_legend(area, curves, 1)?;
     let mut chart = axes(area, &axis, range, (5, &|ns| duration(*ns)))?;
     curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
-    Ok(curves.iter().flat_map(|curve| tooltips(&chart, curve, &second_words, &duration)).collect())
+    Ok(curves.iter().flat_map(|curve| tooltips(&chart, curve, &second_text, &duration)).collect())
 }
 
 /// The curves of all kinds of operations that were timed at least twice.
@@ -433,8 +433,8 @@ fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Tool
     let nines = points().map(|(n, _)| *n).fold(1.0, f64::max);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
-    let words: fn(&f64) -> String = |nines| share(*nines);
-    let axis = XAxis { title, start: 0.0, end: nines * 1.02, labels: nines as usize + 1, words };
+    let text: fn(&f64) -> String = |nines| share(*nines);
+    let axis = XAxis { title, start: 0.0, end: nines * 1.02, labels: nines as usize + 1, text };
     let range = (shortest * 0.8..longest * 1.5).log_scale();
     let area = &above_legend(area, curves, 1)?;
     let mut chart = axes(area, &axis, range, (10, &|ns| duration(*ns)))?;

@@ -223,8 +223,8 @@ impl Watcher for Recorder<'_> {
         self.watcher.sample(instances, elapsed);
     }
 
-    fn warn(&mut self, words: &str) {
-        self.watcher.warn(words);
+    fn warn(&mut self, text: &str) {
+        self.watcher.warn(text);
     }
 
     fn warmed_up(&mut self) {

@@ -97,7 +97,7 @@ impl Steadiness {
     pub fn remark(&self) -> Option<String> {
         let unsteady = self.figures.iter().filter_map(|(name, trend)| {
             let trend = trend.filter(|it| !it.steady && it.first.max(it.last) > 0.0)?;
-            Some(words(name, trend))
+            Some(text(name, trend))
         });
         let unsteady: Vec<String> = unsteady.collect();
         let (from, to) = (self.from_seconds, self.from_seconds + self.part_seconds * ROUNDS as f64);
@@ -107,7 +107,7 @@ impl Steadiness {
     }
 }
 
-fn words(name: &str, trend: Trend) -> String {
+fn text(name: &str, trend: Trend) -> String {
     let Trend { first, last, .. } = trend;
     let direction = match last / first {
         change if change > 1.05 => "was rising",

@@ -43,13 +43,13 @@ struct Axis {
 
 /// Figures of the rows, by their path in a row: the quality that heat maps show and fronts maximise or minimise.
 const FIGURES: [Figure; 7] = [
-    Figure { path: "object_hit_ratio", words: "hits, share of requests", is_better_high: true },
-    Figure { path: "byte_hit_ratio", words: "hits, share of bytes", is_better_high: true },
-    Figure { path: "hit_ratio", words: "hits, share of gets", is_better_high: true },
-    Figure { path: "write_amplification", words: "bytes written per byte admitted", is_better_high: false },
-    Figure { path: "dlwa", words: "write amplification of the drive", is_better_high: false },
-    Figure { path: "life_years", words: "years of life", is_better_high: true },
-    Figure { path: "ours", words: "value of the study", is_better_high: true },
+    Figure { path: "object_hit_ratio", title: "hits, share of requests", is_better_high: true },
+    Figure { path: "byte_hit_ratio", title: "hits, share of bytes", is_better_high: true },
+    Figure { path: "hit_ratio", title: "hits, share of gets", is_better_high: true },
+    Figure { path: "write_amplification", title: "bytes written per byte admitted", is_better_high: false },
+    Figure { path: "dlwa", title: "write amplification of the drive", is_better_high: false },
+    Figure { path: "life_years", title: "years of life", is_better_high: true },
+    Figure { path: "ours", title: "value of the study", is_better_high: true },
 ];
 /// Costs of a row for the Pareto front, which are better when lower.
 const COSTS: [(&str, &str); 3] = [
@@ -61,7 +61,7 @@ const COSTS: [(&str, &str); 3] = [
 #[derive(Debug, Clone, Copy)]
 struct Figure {
     path: &'static str,
-    words: &'static str,
+    title: &'static str,
     is_better_high: bool,
 }
 
@@ -157,7 +157,7 @@ impl Sweep {
             }
             for column in &columns {
                 match number(row, column) {
-                    Some(value) => body.explained("td", &words(column, value), &value.to_string()),
+                    Some(value) => body.explained("td", &figure_text(column, value), &value.to_string()),
                     None => body.element("td", ""),
                 };
             }
@@ -214,7 +214,7 @@ fn number(row: &Row, path: &str) -> Option<f64> {
 }
 
 /// A figure as text in its column.
-fn words(column: &str, value: f64) -> String {
+fn figure_text(column: &str, value: f64) -> String {
     shown(
         value,
         match column {

@@ -59,8 +59,8 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
         out += &dram_iterator(sweeps);
     }
     out += &super::events::to_text(report);
-    for (_, words, value) in report.stressor.iter().flat_map(|stressor| &stressor.figures) {
-        line(&mut out, format_args!("{words}: {}", grouped(*value)));
+    for (_, text, value) in report.stressor.iter().flat_map(|stressor| &stressor.figures) {
+        line(&mut out, format_args!("{text}: {}", grouped(*value)));
     }
     if let Some(DestructorCounts { from_dram, from_flash, .. }) = &report.destructors {
         line(&mut out, format_args!("Destructor executed from RAM {from_dram}, from NVM {from_flash}"));
@@ -69,9 +69,9 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     out += &throughput(&report.counts, report.seconds);
     if let Some(warmup) = report.warmup.filter(|it| it.ended) {
         let (ops, gib) = (grouped(warmup.counts.ops), gib(Some(warmup.flash_bytes)));
-        let words =
+        let text =
             format!("{ops} operations, {:.2} s, {} GiB written to flash", warmup.seconds, gib.trim_start());
-        line(&mut out, format_args!("Warm-up       : {words} are not counted"));
+        line(&mut out, format_args!("Warm-up       : {text} are not counted"));
     }
     out += &super::arrivals::to_text(report);
     out += &super::tenants::to_text(report);
@@ -105,10 +105,10 @@ fn how_inserts_ended(snapshot: &Snapshot) -> String {
     let mut out = String::new();
     let mut add = |name: &str, outcomes: &[OutcomeCount]| {
         let shown = outcomes.iter().filter(|(name, count)| *count > 0 || *name == "stored");
-        let words: Vec<String> =
-            shown.map(|(name, count)| format!("{} {}", grouped(*count), outcome_words(name))).collect();
-        if !words.is_empty() {
-            line(&mut out, format_args!("{name:14}: {}", words.join(", ")));
+        let outcomes: Vec<String> =
+            shown.map(|(name, count)| format!("{} {}", grouped(*count), outcome_text(name))).collect();
+        if !outcomes.is_empty() {
+            line(&mut out, format_args!("{name:14}: {}", outcomes.join(", ")));
         }
     };
     let stats = &snapshot.stats;
@@ -127,11 +127,11 @@ fn how_inserts_ended(snapshot: &Snapshot) -> String {
 }
 
 /// Formats `rejected_too_large` as `rejected: too large`.
-fn outcome_words(name: &str) -> String {
+fn outcome_text(name: &str) -> String {
     let why =
         |verb: &str| name.strip_prefix(verb).map(|why| format!("{verb}: {}", why.trim_start_matches('_')));
-    let words = why("rejected").or_else(|| why("dropped")).unwrap_or_else(|| name.to_owned());
-    words.replace('_', " ")
+    let text = why("rejected").or_else(|| why("dropped")).unwrap_or_else(|| name.to_owned());
+    text.replace('_', " ")
 }
 
 /// Statistics of reading the trace, in CacheBench's wording, and the first invalid rows.
@@ -368,7 +368,7 @@ fn flash_device(out: &mut String, device: &FlashDevice) {
         line(out, format_args!("NVM placement : {consumer} writes with handle {handle}{role}"));
     }
     if let Some(engine) = device.engine {
-        line(out, format_args!("NVM I/O path  : {}", engine_words(engine)));
+        line(out, format_args!("NVM I/O path  : {}", engine_text(engine)));
     }
     if device.buffered {
         line(out, format_args!("NVM I/O went through the page cache: latencies are not those of the device"));
@@ -377,7 +377,7 @@ fn flash_device(out: &mut String, device: &FlashDevice) {
 
 /// How requests reach the kernel; the value of `flash_io` in the result.
 #[must_use]
-pub fn engine_words(engine: Engine) -> &'static str {
+pub fn engine_text(engine: Engine) -> &'static str {
     match engine {
         Engine::IoUring => "io_uring",
         Engine::ThreadPool => "threads",
@@ -452,8 +452,8 @@ fn api_latency(out: &mut String, name: &str, histogram: &Histogram) {
 }
 
 /// Appends a line. Writing to a string cannot fail.
-pub(super) fn line(out: &mut String, words: std::fmt::Arguments<'_>) {
-    let _ = writeln!(out, "{words}");
+pub(super) fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(out, "{text}");
 }
 
 /// Formats `1234567` as `1,234,567`.
@@ -519,7 +519,7 @@ mod tests {
 
     #[test]
     fn one_drive_write_is_singular() {
-        let words = ["1 drive write per day", "0.5 drive writes per day", "3 drive writes per day"];
-        assert_eq!([1.0, 0.5, 3.0].map(drive_writes), words);
+        let text = ["1 drive write per day", "0.5 drive writes per day", "3 drive writes per day"];
+        assert_eq!([1.0, 0.5, 3.0].map(drive_writes), text);
     }
 }

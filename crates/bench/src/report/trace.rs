@@ -40,8 +40,8 @@ pub fn rejected_rows_remark(report: &InstanceReport) -> Option<String> {
     let (wrong, all) = (trace.rejected_rows, trace.rows + trace.rejected_rows);
     let mut reasons: Vec<&Rejected> = trace.rejected.iter().collect();
     reasons.sort_by_key(|it| std::cmp::Reverse(it.rows));
-    let words = |it: &&Rejected| format!("{} because {} (first: {})", grouped(it.rows), it.reason, it.first);
-    let mut named: Vec<String> = reasons.iter().take(NAMED).map(words).collect();
+    let text = |it: &&Rejected| format!("{} because {} (first: {})", grouped(it.rows), it.reason, it.first);
+    let mut named: Vec<String> = reasons.iter().take(NAMED).map(text).collect();
     let others: u64 = reasons.iter().skip(NAMED).map(|it| it.rows).sum();
     if others > 0 {
         named.push(format!("{} for other reasons", grouped(others)));

@@ -40,13 +40,13 @@ pub(super) fn with_config_keys(error: &str) -> String {
 }
 
 /// Replaces settings within a sentence, except those that are also English words.
-fn replace_settings(words: &str) -> String {
+fn replace_settings(message: &str) -> String {
     let of_word = |word: &str| {
         let bare = word.trim_end_matches([',', ';', ':', '.', ')']);
         let key = KEYS.iter().find(|(setting, _)| setting.contains('_') && *setting == bare);
         key.map_or_else(|| word.to_owned(), |(_, key)| format!("{key}{}", &word[bare.len()..]))
     };
-    words.split(' ').map(of_word).collect::<Vec<_>>().join(" ")
+    message.split(' ').map(of_word).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

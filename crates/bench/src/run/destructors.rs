@@ -137,8 +137,8 @@ impl Destructors {
         by_layer.fetch_add(1, Ordering::Relaxed);
         if let Some(fault) = self.items.as_ref().and_then(|items| items.destroy(destroyed.value)) {
             let Destroyed { key, reason, layer, .. } = destroyed;
-            let words = format!("{}: an item that {fault} ({reason:?} in {layer:?})", key.escape_ascii());
-            self.items.iter().for_each(|items| items.describe(words.clone()));
+            let message = format!("{}: an item that {fault} ({reason:?} in {layer:?})", key.escape_ascii());
+            self.items.iter().for_each(|items| items.describe(message.clone()));
         }
     }
 
@@ -199,10 +199,10 @@ impl ItemStates {
         }
     }
 
-    fn describe(&self, words: String) {
+    fn describe(&self, message: String) {
         let mut described = self.described.lock();
         if described.len() < DESCRIBED {
-            described.push(words);
+            described.push(message);
         }
     }
 

@@ -300,7 +300,7 @@ fn refuse_dangling(path: &Path) -> Result<(), OpenError> {
 /// that passes for a drive. Only the last directory of a path is created; if more are missing, the path is probably mistyped.
 fn check_creatable(path: &Path) -> Result<(), OpenError> {
     refuse_dangling(path)?;
-    let refused = |words: &str| Err(OpenError::Config(format!("flash: {}: {words}", path.display())));
+    let refused = |message: &str| Err(OpenError::Config(format!("flash: {}: {message}", path.display())));
     if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
         return refused("no such device; name another with --device");
     }

@@ -41,8 +41,8 @@ mod tests {
         };
         let device = FileDevice::open(&plan.paths[0], &options).unwrap();
         let part = SliceDevice::new(Arc::new(device), 0..1 << 19).unwrap();
-        let words = warning(&plan, &part).unwrap();
-        assert!(words.contains("io_uring is not available") && words.contains("flash"), "{words}");
+        let message = warning(&plan, &part).unwrap();
+        assert!(message.contains("io_uring is not available") && message.contains("flash"), "{message}");
         assert_eq!(warning(&plan, &MemoryDevice::new(1 << 20)), None);
     }
 }

@@ -88,7 +88,7 @@ impl ItemLimit {
             (true, true) => "cache_config.allocSizes",
             (true, false) => "cache_config.maxAllocSize",
         };
-        let words = if item_bytes > LARGEST_CLASS_BYTES {
+        let message = if item_bytes > LARGEST_CLASS_BYTES {
             "no chunk can be larger than 4 MiB: request smaller values, or chained items".to_owned()
         } else if item_bytes <= self.allowed_bytes {
             let needed_mib = item_bytes.next_power_of_two() * USUAL_CHUNKS / MIB;
@@ -102,7 +102,7 @@ impl ItemLimit {
         } else {
             "raise it, or set allocSizes".to_owned()
         };
-        (key, words)
+        (key, message)
     }
 }
 

@@ -52,7 +52,7 @@ impl LearnedAdmission {
     /// A message that names the wrong key or file.
     pub fn open(plan: &LearnedPlan) -> Result<Self, String> {
         let file = &plan.model;
-        let wrong = |words: String| format!("modelPath: {}: {words}", file.display());
+        let wrong = |message: String| format!("modelPath: {}: {message}", file.display());
         let bytes = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
         let json: Value =
             serde_json::from_slice(&bytes).map_err(|error| wrong(format!("not JSON: {error}")))?;
@@ -66,11 +66,11 @@ impl LearnedAdmission {
         let features = features.collect::<Result<Vec<_>, _>>()?;
         if let Some((unused, _)) = plan.features.iter().find(|(feature, _)| !names.contains(feature)) {
             let known = names.join(", ");
-            let words = format!(
+            let message = format!(
                 "numericFeatures: the model in {} has no feature `{unused}`; it has {known}",
                 file.display()
             );
-            return Err(words);
+            return Err(message);
         }
         let (classes, admitted) = (model.classes, plan.admitted_class);
         if admitted >= classes as u64 {
@@ -79,7 +79,7 @@ impl LearnedAdmission {
             ));
         }
         let threshold =
-            threshold(&json, plan.target_recall).map_err(|words| format!("targetRecall: {words}"))?;
+            threshold(&json, plan.target_recall).map_err(|message| format!("targetRecall: {message}"))?;
         Ok(Self { model, features, admitted_class: admitted as usize, threshold })
     }
 
@@ -121,9 +121,9 @@ fn threshold(json: &Value, recall: f64) -> Result<f64, String> {
     let missing = || {
         "the model has no attribute `recall_thresholds`; omit targetRecall for a threshold of 0.5".to_owned()
     };
-    let words = json["learner"]["attributes"]["recall_thresholds"].as_str().ok_or_else(missing)?;
+    let message = json["learner"]["attributes"]["recall_thresholds"].as_str().ok_or_else(missing)?;
     let table: serde_json::Map<String, Value> =
-        serde_json::from_str(words).map_err(|error| format!("the model's recall_thresholds: {error}"))?;
+        serde_json::from_str(message).map_err(|error| format!("the model's recall_thresholds: {error}"))?;
     let rows = table
         .iter()
         .filter_map(|(recall, threshold)| Some((recall.parse::<f64>().ok()?, threshold.as_f64()?)));
@@ -141,11 +141,11 @@ impl Model {
             "not a model that XGBoost saved as JSON: it has no learner.gradient_booster.model.trees",
         )?;
         let number = |name: &str| {
-            let words = learner["learner_model_param"][name].as_str().unwrap_or_default();
-            words
+            let message = learner["learner_model_param"][name].as_str().unwrap_or_default();
+            message
                 .trim_matches(['[', ']'])
                 .parse::<f64>()
-                .map_err(|_| format!("learner_model_param.{name}: `{words}` is not a number"))
+                .map_err(|_| format!("learner_model_param.{name}: `{message}` is not a number"))
         };
         let objective = learner["objective"]["name"].as_str().unwrap_or_default();
         let classes = (number("num_class")? as usize).max(2);
@@ -178,7 +178,7 @@ impl Model {
         let parsed = trees
             .iter()
             .enumerate()
-            .map(|(at, tree)| Tree::parse(tree, features).map_err(|words| format!("tree {at}: {words}")));
+            .map(|(at, tree)| Tree::parse(tree, features).map_err(|message| format!("tree {at}: {message}")));
         let trees = parsed.collect::<Result<Vec<_>, _>>()?;
         let class_of_tree = match booster["model"]["tree_info"].as_array() {
             _ if classes == 2 => vec![0; trees.len()],
@@ -305,7 +305,8 @@ mod tests {
             vec![("bytes".to_owned(), FeatureSource::Size), ("lives".to_owned(), FeatureSource::Ttl)];
         let mut plan = LearnedPlan { model: file, features, admitted_class: 1, target_recall: 0.0 };
         change(&mut plan);
-        LearnedAdmission::open(&plan).map_err(|words| words.replace(&plan.model.display().to_string(), "M"))
+        LearnedAdmission::open(&plan)
+            .map_err(|message| message.replace(&plan.model.display().to_string(), "M"))
     }
 
     #[test]

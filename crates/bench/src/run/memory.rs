@@ -50,16 +50,15 @@ impl Needs {
             (self.model_bytes, "cache_config.nvmCacheSizeMB", "the model drive"),
         ];
         let (_, key, _) = parts.iter().max_by_key(|(bytes, _, _)| *bytes)?;
-        let words = |bytes_of: u64| bytes(bytes_of.into());
+        let text = |bytes_of: u64| bytes(bytes_of.into());
         let used = parts.iter().filter(|(bytes, _, _)| *bytes > 0);
-        let used: Vec<String> =
-            used.map(|(bytes, _, what)| format!("{} for {what}", words(*bytes))).collect();
+        let used: Vec<String> = used.map(|(bytes, _, what)| format!("{} for {what}", text(*bytes))).collect();
         let scale = total.div_ceil(free.bytes.max(1)).next_power_of_two().max(2);
         Some(format!(
             "{key}: the run takes {} of memory ({}), and {} are available{}: lower the sizes, or scale them with --scale 1/{scale}",
-            words(total),
+            text(total),
             used.join(", "),
-            words(free.bytes),
+            text(free.bytes),
             if free.is_cgroup { " in this cgroup" } else { "" },
         ))
     }
@@ -84,14 +83,17 @@ mod tests {
     fn needs_above_free_memory_are_refused_with_the_largest_key() {
         let free = FreeMemory { bytes: 24 * GIB, is_cgroup: false };
         let dram = Needs { dram_bytes: 60_000 << 20, ..Needs::default() };
-        let words = dram.refusal(&free).unwrap_or_default();
-        assert!(words.starts_with("cache_config.cacheSizeMB: ") && words.ends_with("--scale 1/4"), "{words}");
+        let message = dram.refusal(&free).unwrap_or_default();
+        assert!(
+            message.starts_with("cache_config.cacheSizeMB: ") && message.ends_with("--scale 1/4"),
+            "{message}"
+        );
         let flash = Needs { dram_bytes: GIB, flash_in_memory_bytes: 500 * GIB, ..Needs::default() };
         let limited = FreeMemory { bytes: 2 * GIB, is_cgroup: true };
-        let words = flash.refusal(&limited).unwrap_or_default();
+        let message = flash.refusal(&limited).unwrap_or_default();
         assert!(
-            words.starts_with("cache_config.nvmCacheSizeMB: ") && words.contains("in this cgroup"),
-            "{words}"
+            message.starts_with("cache_config.nvmCacheSizeMB: ") && message.contains("in this cgroup"),
+            "{message}"
         );
         assert_eq!(Needs { dram_bytes: 24 * GIB, ..Needs::default() }.refusal(&free), None);
     }

@@ -138,8 +138,8 @@ pub fn check(plan: &RunPlan) -> Result<(), (usize, OpenError)> {
         let Some(path) = path(&instance.workload) else { continue };
         let replaced = MissWriter::replaces(path);
         if replaced.iter().filter_map(|it| real(it)).any(|it| read.contains(&it)) {
-            let words = format!("{KEY}: {} would overwrite an input trace", path.display());
-            return Err((number, OpenError::Config(words)));
+            let message = format!("{KEY}: {} would overwrite an input trace", path.display());
+            return Err((number, OpenError::Config(message)));
         }
     }
     Ok(())

@@ -191,8 +191,8 @@ pub trait Watcher {
     fn warmed_up(&mut self) {}
 
     /// A problem that does not end the run, for example with an output file.
-    fn warn(&mut self, words: &str) {
-        let _ = words;
+    fn warn(&mut self, message: &str) {
+        let _ = message;
     }
 
     /// Whether [`interval`](Self::interval) is to be called.

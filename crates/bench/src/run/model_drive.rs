@@ -135,8 +135,8 @@ fn fitting(card: &str, scale: u32, plans: &[&FlashPlan]) -> Result<(Card, Shape)
     let usable = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
     if wanted > usable {
         let at = if scale > 1 { format!(" at 1/{scale}") } else { String::new() };
-        let words = format!("nvmCacheSizeMB: needs {wanted} bytes{at}, and the drive has {usable}");
-        return Err(card_error(card, &words));
+        let message = format!("nvmCacheSizeMB: needs {wanted} bytes{at}, and the drive has {usable}");
+        return Err(card_error(card, &message));
     }
     Ok((card_in_use, shape))
 }

@@ -225,9 +225,9 @@ pub fn check(
 
 fn smaller_regions(plan: &FlashPlan, used_bytes: u32) -> Option<String> {
     let (key, configured_kib, used) = (plan.region_key, plan.region_bytes >> 10, used_bytes >> 10);
-    let words =
+    let message =
         format!("{key}: flash has room for too few regions of {configured_kib} KiB; using {used} KiB");
-    (plan.region_bytes != used_bytes).then_some(words)
+    (plan.region_bytes != used_bytes).then_some(message)
 }
 
 fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
@@ -415,11 +415,12 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
         WorkloadPlan::Replay(plan) => {
             let wrong = |error| OpenError::Trace { key: plan.named_by, source: Box::new(error) };
             let learned = plan.learned.as_deref().map(LearnedAdmission::open).transpose();
-            let learned = learned.map_err(|words| OpenError::Config(format!("{LEARNED_AT}.{words}")))?;
+            let learned = learned.map_err(|message| OpenError::Config(format!("{LEARNED_AT}.{message}")))?;
             let trace = Replay::new(ReplayConfig { one_thread, ..replay(plan).map_err(wrong)? });
             let columns = trace.check_files().map_err(wrong)?;
             let warnings = columns.iter().flat_map(|(path, columns)| column_warnings(path, columns));
-            let warnings = warnings.map(|words| format!("test_config.{}: {words}", plan.named_by)).collect();
+            let warnings =
+                warnings.map(|message| format!("test_config.{}: {message}", plan.named_by)).collect();
             let trace = Arc::new(trace);
             let mut workload: Box<dyn Workload> = Box::new(SharedReplay(Arc::clone(&trace)));
             let begins_at = if plan.clock_follows { trace.begins_at_ns().map_err(wrong)? } else { None };
@@ -438,29 +439,29 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
 /// Warnings about columns of a trace's header that are unknown or missing.
 pub fn column_warnings(path: &Path, columns: &HeaderMismatch) -> Vec<String> {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let mut words = Vec::new();
+    let mut warnings = Vec::new();
     let mut others = Vec::new();
     for column in &columns.unknown {
         match nearest(column, columns.lacking.iter().copied()) {
-            Some(near) => words.push(format!("column `{column}` is not used; did you mean `{near}`?")),
+            Some(near) => warnings.push(format!("column `{column}` is not used; did you mean `{near}`?")),
             None => others.push(column.as_str()),
         }
     }
     match others[..] {
         [] => {}
-        [other] => words.push(format!("column `{other}` is not used")),
-        _ => words.push(format!("columns {} are not used", quoted(&others))),
+        [other] => warnings.push(format!("column `{other}` is not used")),
+        _ => warnings.push(format!("columns {} are not used", quoted(&others))),
     }
-    words.extend(columns.meant.iter().map(|(column, meaning)| format!("no column `{column}`: {meaning}")));
-    words.into_iter().map(|words| format!("{}: {words}", path.display())).collect()
+    warnings.extend(columns.meant.iter().map(|(column, meaning)| format!("no column `{column}`: {meaning}")));
+    warnings.into_iter().map(|warning| format!("{}: {warning}", path.display())).collect()
 }
 
 /// A clock that starts at the trace's first timestamp.
 fn trace_time(begins_at_ns: Option<u64>) -> Result<Arc<TraceTime>, OpenError> {
     let time = TraceTime::starting_at(begins_at_ns.unwrap_or(0)).ok_or_else(|| {
-        let words = "cache_config.useTraceTimeStamp: the trace begins after the year 2106, beyond a cache's clock: \
+        let message = "cache_config.useTraceTimeStamp: the trace begins after the year 2106, beyond a cache's clock: \
                      set test_config.timestampFactor to the trace's clock ticks per second";
-        OpenError::Config(words.to_owned())
+        OpenError::Config(message.to_owned())
     })?;
     Ok(Arc::new(time))
 }

@@ -99,7 +99,7 @@ fn picture(
             .bold_line_style(GRID)
             .light_line_style(TRANSPARENT)
             .label_style((FONT, 12).into_font().color(&INK))
-            .x_label_formatter(&|size| outcome.size_words(*size as u64))
+            .x_label_formatter(&|size| outcome.size_text(*size as u64))
             .draw()?;
         for (number, rows) in of_policy() {
             let look = LineStyle::of(number);

@@ -14,7 +14,7 @@ use crate::report::text::{counted, grouped, was};
 impl Outcome {
     /// Formats a cache size: bytes, or objects if sizes were ignored.
     #[must_use]
-    pub fn size_words(&self, size: u64) -> String {
+    pub fn size_text(&self, size: u64) -> String {
         if self.ignored_size { format!("{} obj", grouped(size)) } else { bytes(size) }
     }
 }
@@ -209,9 +209,9 @@ pub fn text(outcome: &Outcome) -> String {
         );
     }
     if totals.ttl_requests > 0 {
-        let _ = writeln!(out, "{}", ttl_words(totals, &outcome.read, outcome.ignored_ttl));
+        let _ = writeln!(out, "{}", ttl_text(totals, &outcome.read, outcome.ignored_ttl));
     }
-    out += &outcome.sampled.map_or_else(String::new, sampled_words);
+    out += &outcome.sampled.map_or_else(String::new, sampled_text);
     if outcome.was_stopped {
         out += "stopped early: the ratios cover the requests up to then\n";
     }
@@ -223,7 +223,7 @@ pub fn text(outcome: &Outcome) -> String {
         outcome
             .rows
             .chunk_by(Row::has_policy_of)
-            .for_each(|rows| sample_warnings(&mut out, rows, |size| outcome.size_words(size)));
+            .for_each(|rows| sample_warnings(&mut out, rows, |size| outcome.size_text(size)));
     }
     if !outcome.ignored_size {
         out += "\nbyte hit ratio\n";
@@ -239,7 +239,7 @@ pub fn text(outcome: &Outcome) -> String {
 }
 
 /// Describes whether TTLs were applied.
-pub(crate) fn ttl_words(totals: &Totals, read: &ReadReport, ignored_ttl: bool) -> String {
+pub(crate) fn ttl_text(totals: &Totals, read: &ReadReport, ignored_ttl: bool) -> String {
     const TOO_HIGH: &str = "nothing expires, so hit ratios are too high";
     let lost = totals.ttl_requests - totals.ttl_requests_honoured;
     let have = if totals.ttl_requests == 1 { "has" } else { "have" };
@@ -266,10 +266,10 @@ fn margin(row: &Row) -> Option<f64> {
 }
 
 /// Explains why a policy has no interval; for sizes that are too small, the largest is named.
-fn sample_warnings(out: &mut String, of_policy: &[Row], size_words: impl Fn(u64) -> String) {
+fn sample_warnings(out: &mut String, of_policy: &[Row], size_text: impl Fn(u64) -> String) {
     let with_doubt = of_policy.iter().rev().find_map(|row| Some((row, row.doubt?)));
     let Some((row, doubt)) = with_doubt else { return };
-    let (policy, size) = (row.label(), size_words(row.size_bytes));
+    let (policy, size) = (row.label(), size_text(row.size_bytes));
     // 100 % is not a sample.
     let enough = |rate: f64| match (rate * 100.0).ceil() {
         percent if percent < 100.0 => format!("--sample {percent}% would do"),
@@ -302,7 +302,7 @@ fn sample_warnings(out: &mut String, of_policy: &[Row], size_words: impl Fn(u64)
     };
 }
 
-fn sampled_words(Sampled { hot_objects, drawn_objects, other_objects }: Sampled) -> String {
+fn sampled_text(Sampled { hot_objects, drawn_objects, other_objects }: Sampled) -> String {
     let hot = grouped(hot_objects);
     match other_objects {
         0 => format!(
@@ -323,7 +323,7 @@ fn table(out: &mut String, outcome: &Outcome, rows: &[Row], ratio: fn(&Row) -> O
         if number == 0 {
             let _ = write!(out, "  {:width$}", "");
             of_policy.iter().for_each(|row| {
-                let _ = write!(out, " {:>10}", outcome.size_words(row.size_bytes));
+                let _ = write!(out, " {:>10}", outcome.size_text(row.size_bytes));
             });
             out.push('\n');
         }

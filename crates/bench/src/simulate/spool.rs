@@ -74,8 +74,8 @@ impl Spool {
     /// Reads from the last access to the first: the next use of an object is the access seen before.
     fn find_next_uses(&mut self, objects: u32) -> Result<(), SimulateError> {
         if self.count >= u64::from(NEVER) {
-            let words = "clairvoyant policies need a trace of fewer than 2^32 accesses";
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, words)));
+            let message = "clairvoyant policies need a trace of fewer than 2^32 accesses";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, message)));
         }
         let file = temporary()?;
         let mut seen = vec![NEVER; objects as usize];

@@ -67,9 +67,9 @@ mod tests {
 
     use super::*;
 
-    fn surveyed(words: &str) -> Result<GivenTrace, StudyError> {
+    fn surveyed(text: &str) -> Result<GivenTrace, StudyError> {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), words).unwrap();
+        std::fs::write(file.path(), text).unwrap();
         let input =
             Input { paths: vec![file.path().into()], format: "plain".into(), options: Default::default() };
         GivenTrace::survey(input, &Stop::default(), true)

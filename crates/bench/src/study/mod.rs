@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn scale_warning_is_given_beyond_the_smallest_valid_scale() {
         let warning = |scale| scale_warning(scale).expect("the card is there");
-        assert!(warning(16_384).is_some_and(|words| words.contains("beyond 1/8192")));
+        assert!(warning(16_384).is_some_and(|text| text.contains("beyond 1/8192")));
         assert_eq!((warning(8192), warning(2048)), (None, None));
     }
 }

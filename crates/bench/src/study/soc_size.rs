@@ -88,7 +88,7 @@ pub(super) fn predicted(soc_percent: u32) -> Result<f64, StudyError> {
     let usable = card.space.usable_bytes as f64;
     let soc = usable * f64::from(soc_percent) / 100.0;
     let spare = card.space.raw_bytes as f64 - usable;
-    theorem_1(soc, soc + spare).map(|it| it.dlwa).map_err(|words| StudyError::Output(words.to_owned()))
+    theorem_1(soc, soc + spare).map(|it| it.dlwa).map_err(|text| StudyError::Output(text.to_owned()))
 }
 
 fn chart(both: &[(Measured, Measured)], theorem: Option<Vec<(f64, f64)>>) -> Chart {

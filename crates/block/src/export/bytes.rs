@@ -189,8 +189,8 @@ impl Inner {
         let Zero { may_trim, only_if_fast, durable } = how;
         let inside = self.inside(&range);
         if only_if_fast && inside.is_none() {
-            let words = "part of a block cannot be zeroed faster than written";
-            return reply.send(Err(IoError::new(ErrorKind::Unsupported, words)));
+            let message = "part of a block cannot be zeroed faster than written";
+            return reply.send(Err(IoError::new(ErrorKind::Unsupported, message)));
         }
         let mut steps = Vec::new();
         if let Some(Range { start, end }) = inside.clone() {

@@ -121,7 +121,7 @@ impl FromStr for ClientName {
     type Err = ClientNameError;
 
     fn from_str(text: &str) -> Result<Self, ClientNameError> {
-        let wrong = |words: &str| ClientNameError(words.to_owned());
+        let wrong = |message: &str| ClientNameError(message.to_owned());
         // 0 is not a process ID, and the highest number not a user ID.
         if let Some(number) = text.strip_prefix("pid:") {
             let pid = number.parse().ok().filter(|pid| (1..=i32::MAX.cast_unsigned()).contains(pid));

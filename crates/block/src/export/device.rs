@@ -133,8 +133,8 @@ impl Export for DeviceExport {
             Operation::Zero { only_if_fast: true, may_trim, .. }
                 if !(may_trim && self.device.trims_to_zeros()) =>
             {
-                let words = "zeroing is not faster than writing zeros on this device";
-                reply.send(Err(IoError::new(ErrorKind::Unsupported, words)));
+                let message = "zeroing is not faster than writing zeros on this device";
+                reply.send(Err(IoError::new(ErrorKind::Unsupported, message)));
             }
             Operation::Zero { offset, len, may_trim, durable, .. } => {
                 self.zero(offset, len, may_trim, self.then_flush(durable, reply));

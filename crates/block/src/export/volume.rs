@@ -67,8 +67,8 @@ impl Export for VolumeExport {
         if let Operation::Zero { only_if_fast: true, may_trim, .. } = operation
             && !(may_trim && self.current.volume().unmaps())
         {
-            let words = "zeroing is not faster than writing zeros";
-            return reply.send(Err(IoError::new(ErrorKind::Unsupported, words)));
+            let message = "zeroing is not faster than writing zeros";
+            return reply.send(Err(IoError::new(ErrorKind::Unsupported, message)));
         }
         let (current, may_cache) = (self.current.clone(), self.may_cache);
         self.tasks.run(async move {

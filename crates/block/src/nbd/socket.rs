@@ -16,14 +16,14 @@ const MAX_PATH_BYTES: usize = 107;
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let bytes = path.as_os_str().len();
     if bytes > MAX_PATH_BYTES {
-        let words = format!("is {bytes} bytes long; a socket path has at most {MAX_PATH_BYTES}");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+        let message = format!("is {bytes} bytes long; a socket path has at most {MAX_PATH_BYTES}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     // Checked first, because connecting to a regular file fails with the same error as to an unused socket.
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
-            let words = "exists and is not a socket";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
+            let message = "exists and is not a socket";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
         match UnixStream::connect(path) {
             Ok(_) => {

@@ -51,9 +51,9 @@ impl Control {
         if missing == 0 {
             return Ok(features);
         }
-        let words =
+        let message =
             format!("this kernel's ublk driver is too old (it lacks {missing:#x}): Linux 6.5 is needed");
-        Err(IoError::new(ErrorKind::Unsupported, words))
+        Err(IoError::new(ErrorKind::Unsupported, message))
     }
 
     /// Information on a device; `None` if it does not exist.
@@ -164,8 +164,8 @@ fn unprivileged(error: io::Error) -> IoError {
 fn unopened(error: io::Error) -> IoError {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            let words = "does not exist: ublk needs Linux 6.5 or later with its driver (modprobe ublk_drv)";
-            IoError::new(ErrorKind::Unsupported, format!("{PATH} {words}"))
+            let message = "does not exist: ublk needs Linux 6.5 or later with its driver (modprobe ublk_drv)";
+            IoError::new(ErrorKind::Unsupported, format!("{PATH} {message}"))
         }
         io::ErrorKind::PermissionDenied => unprivileged(error),
         _ => IoError::with_source(ErrorKind::Open, format!("cannot open {PATH}"), error),

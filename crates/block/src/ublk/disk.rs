@@ -62,8 +62,8 @@ impl Driver {
     pub fn open() -> Result<Self, IoError> {
         let control = Control::open()?;
         rustix::process::configure_io_flusher_behavior(true).map_err(|errno| {
-            let words = "ublk needs root (CAP_SYS_RESOURCE, to be trusted with writing disks)";
-            IoError::with_source(ErrorKind::Open, words, errno.into())
+            let message = "ublk needs root (CAP_SYS_RESOURCE, to be trusted with writing disks)";
+            IoError::with_source(ErrorKind::Open, message, errno.into())
         })?;
         Ok(Self(control))
     }
@@ -106,9 +106,9 @@ impl Disk {
             Some(info) => take_over(&mut control, info, &parameters)?,
             None => {
                 if let Some(other) = of_identity(&mut control, options.identity) {
-                    let words =
+                    let message =
                         "belongs to the same disk and may hold unwritten data: serve with that number";
-                    return Err(busy(other, words));
+                    return Err(busy(other, message));
                 }
                 let queues = if control.can_recover_many_queues() { options.queues } else { 1 };
                 control.add(&wanted(options, queues))?
@@ -222,10 +222,10 @@ fn parameters(shape: &Shape, options: &Options) -> Result<Parameters, IoError> {
     let logical_block_bytes = shape.sector_bytes.max(SECTOR_BYTES as u32);
     if !shape.size_bytes.is_multiple_of(logical_block_bytes.into()) || shape.size_bytes == 0 {
         let size_bytes = shape.size_bytes;
-        let words = format!(
+        let message = format!(
             "a disk of {size_bytes} bytes is not a whole number of sectors of {logical_block_bytes} bytes"
         );
-        return Err(IoError::new(ErrorKind::Invalid, words));
+        return Err(IoError::new(ErrorKind::Invalid, message));
     }
     let preferred_bytes = shape.preferred_bytes.max(logical_block_bytes);
     Ok(Parameters {

@@ -165,18 +165,18 @@ pub fn live(
 
 /// Opens the volume after a cut and compares its contents, sometimes also after cleaning.
 fn look(media: &Media, ledger: &Ledger, thorough: bool) -> Result<Vec<u8>, String> {
-    let words = |error: flashwright_block::volume::VolumeError| error.to_string();
+    let message = |error: flashwright_block::volume::VolumeError| error.to_string();
     pollster::block_on(async {
         let stage = Stage::new(media.duplicate());
-        let (volume, _) = stage.open().await.map_err(words)?;
-        let bytes = read_all(&volume).await.map_err(words)?;
+        let (volume, _) = stage.open().await.map_err(message)?;
+        let bytes = read_all(&volume).await.map_err(message)?;
         ledger.check_recovered(0, &bytes)?;
         if thorough {
-            volume.clean().await.map_err(words)?;
-            if read_all(&volume).await.map_err(words)? != bytes {
+            volume.clean().await.map_err(message)?;
+            if read_all(&volume).await.map_err(message)? != bytes {
                 return Err("cleaning changed the contents after the power cut".into());
             }
-            volume.close().await.map_err(words)?;
+            volume.close().await.map_err(message)?;
             if crate::short::read_raw(&stage.crash(3).disk) != bytes {
                 return Err("the disk lacks cleaned data".into());
             }

@@ -33,16 +33,16 @@ pub fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: 
 /// Opens the volume on an image and checks that its contents are permitted and stay.
 pub async fn recover(media: &Media, ledger: &Ledger, only_prefixes: bool) -> Result<(), String> {
     let stage = Stage::new(media.duplicate());
-    let words = |error: flashwright_block::volume::VolumeError| error.to_string();
-    let (volume, _) = stage.open().await.map_err(words)?;
-    let bytes = read_all(&volume).await.map_err(words)?;
+    let message = |error: flashwright_block::volume::VolumeError| error.to_string();
+    let (volume, _) = stage.open().await.map_err(message)?;
+    let bytes = read_all(&volume).await.map_err(message)?;
     ledger.check_recovered(0, &bytes)?;
     if only_prefixes {
         ledger.prefix(&bytes)?;
     }
-    volume.clean().await.map_err(words)?;
-    let again = read_all(&volume).await.map_err(words)?;
-    volume.close().await.map_err(words)?;
+    volume.clean().await.map_err(message)?;
+    let again = read_all(&volume).await.map_err(message)?;
+    volume.close().await.map_err(message)?;
     if again != bytes {
         return Err("cleaning changed the contents after the power cut".into());
     }

@@ -103,12 +103,12 @@ fn read_raw(disk: &dyn Device) -> std::result::Result<Vec<u8>, IoError> {
 /// Opens the volume on an image, checks its contents, and cleans it.
 async fn recover(media: &Media, ledger: &Ledger) -> std::result::Result<(), String> {
     let stage = Stage::new(media);
-    let words = |error: flashwright_block::volume::VolumeError| error.to_string();
-    let (volume, _) = stage.open().await.map_err(words)?;
-    let bytes = read_all(&volume).await.map_err(words)?;
+    let message = |error: flashwright_block::volume::VolumeError| error.to_string();
+    let (volume, _) = stage.open().await.map_err(message)?;
+    let bytes = read_all(&volume).await.map_err(message)?;
     ledger.check_recovered(0, &bytes)?;
-    volume.clean().await.map_err(words)?;
-    volume.close().await.map_err(words)?;
+    volume.clean().await.map_err(message)?;
+    volume.close().await.map_err(message)?;
     let disk = Stage::new(&stage.crash(3)).disk();
     if read_raw(&*disk).map_err(|error| error.to_string())? != bytes {
         return Err("the disk lacks cleaned data".into());

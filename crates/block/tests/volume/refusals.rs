@@ -186,10 +186,10 @@ fn check_reports_a_wrong_disk_without_block_problems() {
     other.disk = Arc::new(MemoryDevice::new(DISK_BYTES * 2));
     let written = pair.copy();
     poke(&*written.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
-    for (wrong, words) in [(other, "bytes, not "), (written, "written to without the cache")] {
+    for (wrong, message) in [(other, "bytes, not "), (written, "written to without the cache")] {
         let check = wrong.check(false);
         assert_eq!((check.found, check.problem_count), (Err(VolumeErrorKind::WrongDisk), 1));
-        assert!(check.problems[0].contains(words), "{:?}", check.problems);
+        assert!(check.problems[0].contains(message), "{:?}", check.problems);
     }
 }
 

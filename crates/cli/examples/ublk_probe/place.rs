@@ -40,9 +40,9 @@ impl Place {
 
     /// The command `block …` with both drives.
     pub fn command(&self, command: &str) -> Command {
-        let mut words = Command::new(FLASHWRIGHT);
-        words.args(["block", command]).arg("--flash").arg(&self.flash).arg("--disk").arg(&self.slow);
-        words
+        let mut text = Command::new(FLASHWRIGHT);
+        text.args(["block", command]).arg("--flash").arg(&self.flash).arg("--disk").arg(&self.slow);
+        text
     }
 
     /// Starts a server of [`DISK`] without waiting until it is ready.

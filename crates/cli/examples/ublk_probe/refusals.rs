@@ -29,26 +29,26 @@ fn serve_file() -> Command {
 
 fn absent() {
     let output = serve_file().output().unwrap();
-    let words = printed(&output);
-    assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains("modprobe ublk_drv") && words.trim().lines().count() == 1, "{words}");
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("modprobe ublk_drv") && text.trim().lines().count() == 1, "{text}");
 }
 
 fn unprivileged() {
     const NOBODY: u32 = 65_534;
     let output = serve_file().uid(NOBODY).gid(NOBODY).output().unwrap();
-    let words = printed(&output);
-    assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains("ublk needs root") && words.trim().lines().count() == 1, "{words}");
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("ublk needs root") && text.trim().lines().count() == 1, "{text}");
 }
 
 fn foreign() {
     let place = Place::new();
     place.serve().kill();
     let output = serve_file().output().unwrap();
-    let words = printed(&output);
-    assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains(&format!("{DISK} already exists")), "{words}");
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains(&format!("{DISK} already exists")), "{text}");
     let server = place.serve();
     assert!(server.ready.contains("taken over"), "{}", server.ready);
     server.stop();
@@ -105,9 +105,9 @@ fn twice() {
     let second = ["--socket", "/tmp/second.sock", "--ublk", "1"];
     for (command, more) in [("serve", &second[..]), ("destroy", &["--yes"])] {
         let output = place.command(command).args(more).output().unwrap();
-        let words = printed(&output);
-        assert_eq!(output.status.code(), Some(2), "{command}: {words}");
-        assert!(words.contains(DISK) && !Path::new("/dev/ublkb1").exists(), "{command}: {words}");
+        let text = printed(&output);
+        assert_eq!(output.status.code(), Some(2), "{command}: {text}");
+        assert!(text.contains(DISK) && !Path::new("/dev/ublkb1").exists(), "{command}: {text}");
     }
     let server = place.serve();
     assert!(server.ready.contains("taken over"), "{}", server.ready);

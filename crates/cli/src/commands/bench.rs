@@ -235,7 +235,7 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
     match traces.iter().map(make).collect::<Result<Vec<_>, _>>() {
         Ok(made) => {
             let result = json!({ "binary_traces": made.iter().map(Made::json).collect::<Vec<_>>() });
-            let text = made.iter().map(Made::words).collect();
+            let text = made.iter().map(Made::text).collect();
             common.conclude("bench", &config.as_run(), Ok(Finding { result, text, failures: Vec::new() }))
         }
         Err(error) => failed(error),
@@ -302,7 +302,7 @@ fn run_session(
         print_results(&report, &results, arguments, text_options).map_err(Into::into),
         arguments.common.write_json(&json::render(&report)).map_err(Into::into),
         draw(&report, config, arguments),
-        report.lost_events().map_or(Ok(()), |words| Err(words.into())),
+        report.lost_events().map_or(Ok(()), |text| Err(text.into())),
     ];
     kept.into_iter().collect::<Result<(), Box<dyn std::error::Error>>>()?;
     Ok(report)
@@ -380,11 +380,11 @@ fn print_results(
     options: TextOptions,
 ) -> std::io::Result<()> {
     let mut out = String::new();
-    for (number, words) in results.iter().enumerate() {
+    for (number, text) in results.iter().enumerate() {
         if results.len() > 1 {
             let _ = writeln!(out, "== Instance {number} ==");
         }
-        out += words;
+        out += text;
     }
     if results.len() > 1 {
         let _ = write!(out, "== All instances ==\n{}", text::results(&report.totals(), options));
@@ -428,7 +428,7 @@ fn validated(config: &Config, checked: &Checked, arguments: &Arguments) -> ExitC
     let remarks = config.warnings.iter().map(ToString::to_string);
     let warnings: Vec<String> = remarks.chain(checked.warnings.iter().cloned()).collect();
     let later: Vec<String> =
-        config.later.iter().map(|feature| format!("{}: {}", feature.at, feature.words)).collect();
+        config.later.iter().map(|feature| format!("{}: {}", feature.at, feature.message)).collect();
     let world = if config.card.is_some() { "simulated" } else { "real" };
     let result = json!({ "valid": true, "would_run": would_run, "stops": checked.stops, "warnings": warnings,
         "not_supported_yet": later, "world": world });

@@ -132,27 +132,27 @@ fn profile(name: &str) -> Result<&'static Profile, String> {
     })
 }
 
-fn offer(words: &str) -> Result<Offer, String> {
-    if words == "life" {
+fn offer(text: &str) -> Result<Offer, String> {
+    if text == "life" {
         return Ok(Offer::Life);
     }
-    if words.ends_with('%') {
-        let share = quantity::part(words)?;
+    if text.ends_with('%') {
+        let share = quantity::part(text)?;
         let least = 0.001;
         return if share < least {
-            Err(format!("{words} is less than 0.1%"))
+            Err(format!("{text} is less than 0.1%"))
         } else {
             Ok(Offer::Share(share))
         };
     }
-    rate(words).map(Offer::Rate).map_err(|error| format!("{error}; or a percentage such as 25%, or `life`"))
+    rate(text).map(Offer::Rate).map_err(|error| format!("{error}; or a percentage such as 25%, or `life`"))
 }
 
 /// Operations per second.
-fn rate(words: &str) -> Result<u64, String> {
-    let rate: u64 = quantity::count(words)?;
+fn rate(text: &str) -> Result<u64, String> {
+    let rate: u64 = quantity::count(text)?;
     let most = 100_000_000;
-    if rate > most { Err(format!("{words}: must be at most {most} ops/s")) } else { Ok(rate) }
+    if rate > most { Err(format!("{text}: must be at most {most} ops/s")) } else { Ok(rate) }
 }
 
 /// Runs the command.
@@ -327,7 +327,7 @@ fn conclude(
 ) -> Result<Finding, String> {
     let common = &arguments.common;
     common.say(greeting(subject, options).trim_end());
-    common.say(plan.words(subject).trim_end());
+    common.say(plan.text(subject).trim_end());
     if arguments.plan {
         options.notes.iter().for_each(|note| common.say(&format_args!("note: {note}")));
         let result = json!({ "world": world(subject) });

@@ -149,7 +149,7 @@ fn lines(values: &Value) -> String {
 /// A number as text with significant digits only. JSON has all digits.
 fn word(value: &Value) -> String {
     match value {
-        Value::String(words) => words.clone(),
+        Value::String(text) => text.clone(),
         Value::Number(number) if number.is_f64() => {
             let rounded = number.as_f64().and_then(|number| format!("{number:.5e}").parse::<f64>().ok());
             match rounded {

@@ -288,7 +288,7 @@ fn accesses(
         let input = arguments.reading.input(arguments.traces.clone());
         return open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string());
     };
-    configured.warnings.iter().for_each(|words| arguments.common.warn(words));
+    configured.warnings.iter().for_each(|text| arguments.common.warn(text));
     let at_most = arguments.reading.limit.unwrap_or(REQUESTS_AT_MOST);
     let (wanted, limited) = (configured.requests(), arguments.reading.limit.is_some());
     if configured.is_generated() && wanted > at_most && !limited {

@@ -174,7 +174,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             SeriesInterval::Seconds(seconds) => json!({ "seconds": seconds }),
         }),
         "size_on_hit": format!("{:?}", arguments.size_on_hit.unwrap_or_default()).to_lowercase(),
-        "admission": arguments.admission.map(admission::words),
+        "admission": arguments.admission.map(admission::text),
         "first_size": arguments.first_size,
         "ignore_size": plan.ignore_size,
         "ignore_ttl": arguments.ignore_ttl,
@@ -197,7 +197,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let named = |name: &str| arguments.common.custom_policy(name).map_or_else(|| name.parse(), Ok);
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| named(name.trim())).collect();
     let policies = policies.map_err(|error| error.to_string())?;
-    unused_flags::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
+    unused_flags::warnings(arguments, &policies).iter().for_each(|message| arguments.common.warn(message));
     if arguments.interval.is_some() && !arguments.common.wants_json() && arguments.interval_csv.is_none() {
         return Err("--interval: needs --json or --interval-csv, since the text has no intervals".to_owned());
     }
@@ -331,7 +331,7 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         arguments.common.warn("--by-tenant: none of the counted requests names a tenant");
     }
     for row in outcome.empty_rows() {
-        let (policy, size) = (row.label(), outcome.size_words(row.size_bytes));
+        let (policy, size) = (row.label(), outcome.size_text(row.size_bytes));
         arguments.common.warn(format_args!("--size: {policy} of {size} admits no object of this trace"));
     }
     for (policy, size, block) in plan.smaller_blocks(&outcome.rows) {

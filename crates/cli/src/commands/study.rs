@@ -84,7 +84,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     if let Some(scale) = arguments.scale {
         match scale_warning(scale) {
-            Ok(warning) => warning.iter().for_each(|words| arguments.common.warn(words)),
+            Ok(warning) => warning.iter().for_each(|text| arguments.common.warn(text)),
             Err(error) => return arguments.common.refuse(&error),
         }
     }
@@ -193,9 +193,9 @@ impl Outcomes {
 fn one(study: &Study, runner: &Runner, arguments: &Arguments) -> Result<(Value, Vec<String>), String> {
     let outcome = study.make(runner).map_err(|error| format!("{}: {error}", study.name))?;
     let figures = draw(study, &outcome, &arguments.figures)?;
-    arguments.common.say(words(study, &outcome, &figures).trim_end());
+    arguments.common.say(text(study, &outcome, &figures).trim_end());
     let missed = outcome.points.iter().filter(|point| point.ok() == Some(false));
-    let words = |point: &Point| {
+    let text = |point: &Point| {
         let accepted = point.accepted.map(|(low, high)| format!(", accepted is {low:.2} to {high:.2}"));
         let other_scale = study.takes_scale && runner.scale != SCALE;
         let of_scale =
@@ -203,7 +203,7 @@ fn one(study: &Study, runner: &Runner, arguments: &Arguments) -> Result<(Value, 
         let accepted = accepted.map_or_else(String::new, |accepted| accepted + &of_scale);
         format!("{}: {} is {:.3}{accepted}", study.name, point.name, point.ours)
     };
-    let missed = missed.map(words).collect();
+    let missed = missed.map(text).collect();
     Ok((to_json(study, &outcome, &figures), missed))
 }
 
@@ -224,7 +224,7 @@ fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
     })
 }
 
-fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
+fn text(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
     let mut out = format!("{}: {}\n", study.name, study.title);
     let names = outcome.points.iter().map(|point| point.name.chars().count());
     let width = names.max().unwrap_or(0).max(36);
@@ -304,7 +304,7 @@ mod tests {
             unit: "ratio",
             accepted: None,
         });
-        let text = words(&STUDIES[0], &Outcome { points: points.into(), ..Outcome::default() }, &[]);
+        let text = text(&STUDIES[0], &Outcome { points: points.into(), ..Outcome::default() }, &[]);
         let ends: Vec<_> = text.lines().skip(2).map(|line| line.find("0.500")).collect();
         assert!(ends.len() == 2 && ends[0] == ends[1] && ends[0].is_some(), "{text}");
         assert!(text.lines().skip(2).all(|line| line.ends_with("  reported only")), "{text}");

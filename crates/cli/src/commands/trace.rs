@@ -132,11 +132,11 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     let tenants = trace::tenants(&survey, &names);
     result["tenants"] = trace::tenants_json(tenants.as_ref());
     result["reading"] = trace::report_json(&report);
-    let tenants = tenants.as_ref().map(tenant_words).unwrap_or_default();
+    let tenants = tenants.as_ref().map(tenant_text).unwrap_or_default();
     let stopped =
         if was_stopped { "stopped early: the figures cover the rows read up to then\n" } else { "" };
-    let words = survey_words(&survey, &report);
-    let text = format!("{words}{tenants}{stopped}{}", reading_words(&report, false));
+    let message = survey_text(&survey, &report);
+    let text = format!("{message}{tenants}{stopped}{}", reading_text(&report, false));
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
@@ -150,7 +150,7 @@ fn without_requests(report: &ReadReport) -> String {
     }
 }
 
-fn survey_words(survey: &Survey, report: &ReadReport) -> String {
+fn survey_text(survey: &Survey, report: &ReadReport) -> String {
     let ratio = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
     let bytes = |count: u64| format!("{count} {}", noun(count, "byte"));
     let (smallest, largest) = survey.size_range_bytes.unwrap_or_default();
@@ -196,12 +196,12 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
 const TENANTS_IN_TEXT: usize = 10;
 
 /// The tenants with the most requests.
-fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
-    let mut words = format!("{:18} {}\n", "tenants", tenants.named.len());
+fn tenant_text(tenants: &ByTenant<TenantSurvey>) -> String {
+    let mut text = format!("{:18} {}\n", "tenants", tenants.named.len());
     let mut add_line = |name: &str, it: &TenantSurvey| {
         let name: String = name.chars().map(|it| if it.is_control() { '?' } else { it }).collect();
         let _ = writeln!(
-            words,
+            text,
             "  {name:40} {} {} for {} {}, {} {} of {} {}",
             it.requests(),
             noun(it.requests(), "request"),
@@ -216,32 +216,32 @@ fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
     tenants.named.iter().take(TENANTS_IN_TEXT).for_each(|(name, it)| add_line(name, it));
     let rest = [("(others)", tenants.others(TENANTS_IN_TEXT).1), ("(none)", tenants.without_tenant)];
     rest.iter().filter(|(_, it)| it.requests() > 0).for_each(|(name, it)| add_line(name, it));
-    words
+    text
 }
 
 /// Problems in the trace; empty if there are none. `kept` says that rows were copied unchanged.
-fn reading_words(report: &ReadReport, kept: bool) -> String {
+fn reading_text(report: &ReadReport, kept: bool) -> String {
     let backward = match kept {
         true => "went back and were kept",
         false => "went back and were replaced by the one before",
     };
-    let mut words = String::new();
+    let mut text = String::new();
     for (count, word, what) in [
         (report.bad_rows, "malformed row", "were skipped"),
         (report.zero_sizes, "access", "were to 0-byte objects (see --zero-size)"),
         (report.backward_times, "timestamp", backward),
     ] {
         if count > 0 {
-            let _ = writeln!(words, "note: {}", trace::count_words(count, word, what));
+            let _ = writeln!(text, "note: {}", trace::count_text(count, word, what));
         }
     }
     for message in &report.messages {
-        let _ = writeln!(words, "  {message}");
+        let _ = writeln!(text, "  {message}");
     }
     for note in report.remarks() {
-        let _ = writeln!(words, "note: {note}");
+        let _ = writeln!(text, "note: {note}");
     }
-    words
+    text
 }
 
 impl ConvertArguments {
@@ -296,7 +296,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     for loss in trace::losses(&written) {
         let _ = writeln!(text, "note: {loss}");
     }
-    text += &reading_words(&report, target == Target::Binary);
+    text += &reading_text(&report, target == Target::Binary);
     let result = json!({
         "output": name_of(&arguments.output),
         "written": trace::written_json(&written),

@@ -147,8 +147,8 @@ fn plot_of_a_run_is_written() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let picture = std::fs::read_to_string(picture).unwrap();
     assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
-    for words in ["8,000 operations in ", "Hit ratio", "DRAM alone", "get dram", "device write", "99 %"] {
-        assert!(picture.contains(words), "{words} is missing");
+    for text in ["8,000 operations in ", "Hit ratio", "DRAM alone", "get dram", "device write", "99 %"] {
+        assert!(picture.contains(text), "{text} is missing");
     }
     assert!(!picture.contains("NaN") && !picture.contains("inf"), "every coordinate must be a number");
     let pixels = directory.path().join("run.png");
@@ -178,10 +178,10 @@ fn config_mistake_exits_2_with_file_key_and_nearest_name() {
     let (_directory, file) = config("bad.json", &SMALL.replace("numThreads", "numThread"));
     let output = flashwright(&["bench", &file]);
     assert_eq!(output.status.code(), Some(2));
-    let words = err(&output);
+    let text = err(&output);
     assert!(
-        words.contains("bad.json: test_config.numThread: unknown key; did you mean `numThreads`?"),
-        "{words}"
+        text.contains("bad.json: test_config.numThread: unknown key; did you mean `numThreads`?"),
+        "{text}"
     );
     assert!(out(&output).is_empty());
 }
@@ -190,12 +190,12 @@ fn config_mistake_exits_2_with_file_key_and_nearest_name() {
 fn unsupported_feature_fails_run_and_validation() {
     let (_directory, file) = config("small.json", SMALL);
     let later = "--set=cache_config.navyEnableAccessTimeMap=true";
-    let words = "navyEnableAccessTimeMap: needs access time map, which is not supported yet; \
+    let text = "navyEnableAccessTimeMap: needs access time map, which is not supported yet; \
         --set cache_config.navyEnableAccessTimeMap=null runs without it";
     for more in [&["--validate"][..], &[]] {
         let run = flashwright(&[&["bench", &file, later][..], more].concat());
         assert_eq!(run.status.code(), Some(2));
-        assert!(err(&run).contains(words), "{}", err(&run));
+        assert!(err(&run).contains(text), "{}", err(&run));
     }
 }
 
@@ -204,12 +204,12 @@ fn unsupported_placement_exits_2_with_the_reason() {
     let (directory, file) = config("small.json", SMALL);
     let fdp = "--set=cache_config.deviceEnableFDP=true";
     let path = directory.path().join("flash").display().to_string();
-    for (device, words) in
+    for (device, text) in
         [("memory:", "memory devices do not support it"), (&*path, "files do not support it")]
     {
         let run = flashwright(&["bench", &file, fdp, "--device", device]);
         assert_eq!(run.status.code(), Some(2));
-        assert!(err(&run).contains("no placement") && err(&run).contains(words), "{}", err(&run));
+        assert!(err(&run).contains("no placement") && err(&run).contains(text), "{}", err(&run));
     }
 }
 

@@ -79,17 +79,16 @@ impl Place {
     }
 
     fn command(&self, command: &str, with_devices: bool) -> Command {
-        let mut words = Command::new(FLASHWRIGHT);
-        words.args(["block", command]);
+        let mut text = Command::new(FLASHWRIGHT);
+        text.args(["block", command]);
         if with_devices {
-            words
-                .arg("--flash")
+            text.arg("--flash")
                 .arg(self.path("flash"))
                 .arg("--disk")
                 .arg(self.path("disk"))
                 .args(&self.flags);
         }
-        words
+        text
     }
 
     fn run(&self, command: &str, more: &[&str], with_devices: bool) -> Output {
@@ -244,10 +243,10 @@ fn recording_of_two_servers_is_replayed() {
     assert_eq!(result["trace"]["requests"], requested, "{result}");
     let mut replayed = Command::new(FLASHWRIGHT);
     replayed.args(["block", "replay", "--preset", "v3"]);
-    let words = printed(&replayed.arg(place.path("requests.csv")).output().unwrap());
+    let text = printed(&replayed.arg(place.path("requests.csv")).output().unwrap());
     let dirty = result["caches"][0]["dirty_blocks"].to_string();
-    let line = words.lines().find(|line| line.starts_with("blocks dirty, at the end")).unwrap();
-    assert_eq!(line.split_whitespace().last(), Some(&*dirty), "{words}");
+    let line = text.lines().find(|line| line.starts_with("blocks dirty, at the end")).unwrap();
+    assert_eq!(line.split_whitespace().last(), Some(&*dirty), "{text}");
     std::fs::write(place.path("other.csv"), "a,b\n1,2\n").unwrap();
     let mut other = place.command("serve", true);
     let refused = other
@@ -366,8 +365,8 @@ fn older_format_is_upgraded_only_by_command() {
     for served in [false, true] {
         let place = Place::of_format("1");
         let server = place.serve();
-        let words = "; format 1; `block upgrade` upgrades it to 2)";
-        assert!(server.ready.contains(words), "{}", server.ready);
+        let text = "; format 1; `block upgrade` upgrades it to 2)";
+        assert!(server.ready.contains(text), "{}", server.ready);
         Client::connect(&place.path("s")).call(1, 8192, 4096, &[7; 4096]);
         assert_eq!(place.status()["volume"]["format"], 1);
         assert!(printed(&place.ask("status", &[])).ends_with("format 1; `block upgrade` upgrades it to 2\n"));

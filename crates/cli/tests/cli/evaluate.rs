@@ -162,7 +162,7 @@ fn rate_above_the_drives_maximum_is_not_reached() {
 #[test]
 fn plan_is_printed_without_running() {
     let output = flashwright(&["evaluate", "pm9d3", "--plan"]);
-    let words = out(&output);
+    let text = out(&output);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     for part in [
         "modelled at 1/2048",
@@ -171,7 +171,7 @@ fn plan_is_printed_without_running() {
         "total, at most",
         "GiB written",
     ] {
-        assert!(words.contains(part), "{part}: {words}");
+        assert!(text.contains(part), "{part}: {text}");
     }
     let directory = scratch();
     let file = directory.path().join("flash");

@@ -99,7 +99,7 @@ fn compare(name: &str, found: &str) {
 fn same_seed_prints_the_same_counts() {
     let (lines, result) = run(REPEATABLE);
     // Values that depend on time and memory layout.
-    let volatile = |line: &str| ["latency", "/s, ", "Fraction"].iter().any(|words| line.contains(words));
+    let volatile = |line: &str| ["latency", "/s, ", "Fraction"].iter().any(|text| line.contains(text));
     let lines: Vec<String> =
         lines.lines().map(|line| if volatile(line) { masked(line) } else { line.to_owned() }).collect();
     compare("repeatable.txt", &(lines.join("\n") + "\n"));

@@ -55,15 +55,15 @@ fn interrupted_ssd_run_reports_its_results() {
 #[test]
 fn interrupted_trace_info_reports_its_results() {
     let rows: String = (0..200_000).map(|row| format!("{row},{},GET,100\n", row % 1000)).collect();
-    let words = format!("ts,key,op,size\n{rows}");
-    let output = interrupted(&["trace", "info", "-"], words.as_bytes());
+    let text = format!("ts,key,op,size\n{rows}");
+    let output = interrupted(&["trace", "info", "-"], text.as_bytes());
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(
         out(&output).contains("stopped early: the figures cover the rows read up to then\n"),
         "{}",
         out(&output)
     );
-    let found = result(&interrupted(&["trace", "info", "-", "--json", "-"], words.as_bytes()));
+    let found = result(&interrupted(&["trace", "info", "-", "--json", "-"], text.as_bytes()));
     assert_eq!((&found["was_stopped"], &found["objects"]), (&true.into(), &1000.into()));
 }
 

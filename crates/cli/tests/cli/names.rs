@@ -19,9 +19,9 @@ fn odd(name: &str) -> OsString {
 
 /// Runs a command line, in which words with an @ are files with such names. Returns the JSON result.
 fn run(folder: &Path, line: &str) -> Value {
-    let words = line.split(' ').map(|word| word.strip_prefix('@').map_or_else(|| word.into(), odd));
+    let text = line.split(' ').map(|word| word.strip_prefix('@').map_or_else(|| word.into(), odd));
     let output =
-        Command::new(FLASHWRIGHT).current_dir(folder).args(words).args(["--json", "-"]).output().unwrap();
+        Command::new(FLASHWRIGHT).current_dir(folder).args(text).args(["--json", "-"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{line}: {said}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line}: {error}"))

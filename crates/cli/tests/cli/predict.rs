@@ -185,9 +185,9 @@ fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
     for name in ["nand_mb_per_second", "life_years", "kgco2e", "price", "latency_ns"] {
         assert!(point[name].is_null(), "{name}: {point}");
     }
-    let words = out(&flashwright(&requested));
-    assert!(words.contains("the trace itself has ") && words.contains("give --rate"), "{words}");
-    assert!(!words.contains("USD") && !words.contains("NAND MB/s"), "{words}");
+    let text = out(&flashwright(&requested));
+    assert!(text.contains("the trace itself has ") && text.contains("give --rate"), "{text}");
+    assert!(!text.contains("USD") && !text.contains("NAND MB/s"), "{text}");
     let scale = unknown["scale"].as_str().unwrap();
     for more in [&["--scale", scale][..], &["--rate", "150000"]] {
         let requested = [&requested[..], more].concat();
@@ -214,11 +214,11 @@ fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     for name in ["hit_ratio_dram", "alwa"] {
         assert!(point[name]["over_time"]["low"].is_number(), "{name}: {point}");
     }
-    let words = out(&flashwright(&requested));
+    let text = out(&flashwright(&requested));
     let [low, value, high, lowest, highest] = [low, value, high, lowest, highest].map(|it| it * 100.0);
     let expected = format!("{value:.1} ({low:.1}-{high:.1})");
-    assert!(words.contains(&expected), "{expected}: {words}");
-    assert!(words.contains(&format!(" {lowest:.1}-{highest:.1} ")), "{words}");
+    assert!(text.contains(&expected), "{expected}: {text}");
+    assert!(text.contains(&format!(" {lowest:.1}-{highest:.1} ")), "{text}");
 }
 
 /// Catches a regression: `~` is printed for every trace without small objects, except with `--soc 0%`.
@@ -450,8 +450,8 @@ fn config_that_cannot_be_predicted_is_refused_with_its_key() {
     let output =
         flashwright(&[&lru[..], &["--set", "cache_config.navySegmentedFifoSegmentRatio=null"]].concat());
     assert!(output.status.success() && err(&output).contains("predicted as evicted first in, first out"));
-    let words = "the config is simulated at 1/8192 of its sizes; it limits no rate (test_config.opRatePerSec): give --rate";
-    assert!(out(&output).contains(words), "{}", out(&output));
+    let text = "the config is simulated at 1/8192 of its sizes; it limits no rate (test_config.opRatePerSec): give --rate";
+    assert!(out(&output).contains(text), "{}", out(&output));
     let all = flashwright(&[&lru[..], &["--set", "test_config.warmupOps=999", "--warmup", "0%"]].concat());
     assert!(out(&all).contains("the first 0 warmed up"), "{}", out(&all));
 }

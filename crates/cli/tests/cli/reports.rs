@@ -127,8 +127,8 @@ fn results_are_compared_by_name_and_different_commands_refused() {
     let output = flashwright(&["report", &less, &more, &drive, "-o", &page]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let page = std::fs::read_to_string(page).unwrap();
-    for words in ["result.dlwa", "gc_events", "streams", "ssd run", "Theorem 1"] {
-        assert!(page.contains(words), "{words} is missing");
+    for text in ["result.dlwa", "gc_events", "streams", "ssd run", "Theorem 1"] {
+        assert!(page.contains(text), "{text} is missing");
     }
 }
 
@@ -153,8 +153,8 @@ fn page_is_self_contained() {
         "cacheSizeMB",
         "--device sim:test",
     ];
-    for words in shown {
-        assert!(page.contains(words), "{words} is missing");
+    for text in shown {
+        assert!(page.contains(text), "{text} is missing");
     }
     let charts = "throughput, hit ratio, slow gets, slow reads of the device, write amplification, latency";
     assert_eq!(page.matches("<svg").count(), 6, "{charts}");

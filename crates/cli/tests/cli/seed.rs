@@ -9,9 +9,9 @@ const WARNING: &str = "warning: --seed: has no effect, because nothing in this r
 /// The warning about the seed, if there is one.
 fn warning(call: &[&str]) -> Option<String> {
     let output = flashwright(&[call, &["--seed", "3"]].concat());
-    let words = err(&output);
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{call:?}: {words}");
-    words.lines().find(|line| line.starts_with(WARNING)).map(str::to_owned)
+    let text = err(&output);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{call:?}: {text}");
+    text.lines().find(|line| line.starts_with(WARNING)).map(str::to_owned)
 }
 
 fn path(directory: &Path, name: &str) -> String {

@@ -107,8 +107,8 @@ fn sizes_in_objects_count_objects() {
         assert!(found["trace"]["footprint_bytes"].is_null() && found["sizes_ignored"] == true, "{found}");
     }
     let csv = directory.path().join("rows.csv");
-    let words = out(&run(&["-s", "3obj", "--csv", csv.to_str().unwrap()]));
-    assert!(words.contains("3 obj") && !words.contains("byte hit ratio"), "{words}");
+    let message = out(&run(&["-s", "3obj", "--csv", csv.to_str().unwrap()]));
+    assert!(message.contains("3 obj") && !message.contains("byte hit ratio"), "{message}");
     let csv = std::fs::read_to_string(csv).unwrap();
     assert!(csv.starts_with("policy,size_objects,") && csv.contains("\nfifo,3,12,3,0.250000,,\n"), "{csv}");
     for (more, said) in [
@@ -180,8 +180,8 @@ fn usage_error_suggests_the_right_value() {
         assert_eq!(output.status.code(), Some(2), "{more:?}: {}", err(&output));
         err(&output)
     };
-    let words = said(&["--policy", "lru,seive"]);
-    assert!(words.starts_with("error: no policy is named `seive`: did you mean `sieve`?"), "{words}");
+    let text = said(&["--policy", "lru,seive"]);
+    assert!(text.starts_with("error: no policy is named `seive`: did you mean `sieve`?"), "{text}");
     assert!(said(&["--size", "10MX"]).contains("\"10MX\" is not a size: write 4096, 64KiB or 1.5GiB"));
     assert!(said(&["--size", "0"]).contains("a cache of 0 bytes holds nothing"));
     assert!(said(&["--size", "0.0001%"]).contains("of the footprint (50 bytes) is less than one byte"));
@@ -191,8 +191,8 @@ fn usage_error_suggests_the_right_value() {
     assert!(said(&["--size", "-5%"]).contains("\"-5%\" is not a percentage or fraction"));
     assert!(said(&["--warmup", "200%"]).contains("200% is more than 100% of the requests"));
     for warmup in ["100%", "12", "500"] {
-        let words = said(&["--size", "30", "--warmup", warmup]);
-        assert_eq!(words, "error: all 12 requests are warm-up, and none is left to count: lower --warmup\n");
+        let text = said(&["--size", "30", "--warmup", warmup]);
+        assert_eq!(text, "error: all 12 requests are warm-up, and none is left to count: lower --warmup\n");
     }
     assert!(said(&["--sample", "100%"]).contains("a sample of 100 %: must be above 0 and below 100 %"));
     assert!(said(&["--sample", "1%", "--policy", "blockcache"]).contains("blockcache moves many objects"));
@@ -235,7 +235,7 @@ fn commands_name_the_trace_without_requests() {
     };
     let (objects, blocks) =
         (made("objects.csv", "key,op,size\n"), made("blocks.csv", "time_us,op,offset,bytes\n"));
-    for (arguments, code, file, words) in [
+    for (arguments, code, file, text) in [
         (&["predict", &objects, "--drive", "pm9d3"][..], 2, &objects, "has 0 accesses; a prediction"),
         (&["study", "cdn-fig1", "--trace", &objects], 2, &objects, "the trace has no requests"),
         (&["block", "replay", &blocks], 1, &blocks, "the trace has no requests"),
@@ -244,7 +244,7 @@ fn commands_name_the_trace_without_requests() {
         let output = flashwright(arguments);
         let reported = err(&output);
         assert_eq!(output.status.code(), Some(code), "{reported}");
-        assert!(reported.contains(&format!("{file}: {words}")), "{reported}");
+        assert!(reported.contains(&format!("{file}: {text}")), "{reported}");
     }
     let zero = made("zero.csv", "key,op,size\n7,GET,0\n");
     let reported = err(&flashwright(&["trace", "info", &zero]));
@@ -430,14 +430,14 @@ fn hits_by_tenant_are_in_all_outputs() {
 fn count_of_one_is_singular() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), "ts,key,op,size,ttl\n0,1,GET,5,9\n,,\n");
-    let words = out(&flashwright(&["simulate", &trace, "--size", "9", "--warmup", "0"]));
+    let text = out(&flashwright(&["simulate", &trace, "--size", "9", "--warmup", "0"]));
     assert!(
-        words.starts_with("1 request for 1 object of 5 B in all; the first 0 were warm-up and not"),
-        "{words}"
+        text.starts_with("1 request for 1 object of 5 B in all; the first 0 were warm-up and not"),
+        "{text}"
     );
-    assert!(words.contains("\n1 request has a time to live: "), "{words}");
-    let words = out(&flashwright(&["trace", "info", &trace]));
-    assert!(words.contains("note: 1 malformed row was skipped\n"), "{words}");
+    assert!(text.contains("\n1 request has a time to live: "), "{text}");
+    let text = out(&flashwright(&["trace", "info", &trace]));
+    assert!(text.contains("note: 1 malformed row was skipped\n"), "{text}");
 }
 
 /// Catches a regression: blocks of 5 and of 64 MiB silently give the same rows.
@@ -452,8 +452,8 @@ fn reducing_too_large_blocks_is_reported() {
         err(&output)
     };
     let large = said("64MiB");
-    for words in ["--block-size: ripq of 10.0 MiB has blocks of ", "--block-size: log of 10.0 MiB"] {
-        assert!(large.contains(words), "{large}");
+    for text in ["--block-size: ripq of 10.0 MiB has blocks of ", "--block-size: log of 10.0 MiB"] {
+        assert!(large.contains(text), "{large}");
     }
     assert_eq!(said("64KiB"), "");
 }

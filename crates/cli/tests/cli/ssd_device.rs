@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::flashwright;
 use super::loop_device::LoopDevice;
 
-fn words(output: &Output) -> String {
+fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
@@ -25,13 +25,13 @@ fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
 fn info_of_a_file_reports_known_and_unknown_properties() {
     let (_directory, path) = file(8192);
     let output = flashwright(&["ssd", "info", path.to_str().unwrap(), "--json", "-"]);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&result["command"], &result["world"]), (&"ssd info".into(), &"real".into()));
     assert_eq!((&result["kind"], &result["capacity_bytes"]), (&"file".into(), &8192.into()));
     assert!(result["model"].is_null() && result["nvme"].is_null());
     assert!(result["unknown"]["wear"].is_string());
-    assert!(words(&output).contains("8 KiB"), "the text is on standard error");
+    assert!(text(&output).contains("8 KiB"), "the text is on standard error");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn missing_or_foreign_path_exits_2_and_is_named() {
     {
         let output = flashwright(&["ssd", command, device]);
         assert_eq!(output.status.code(), Some(2), "{command} {device}");
-        assert!(words(&output).contains(device), "{}", words(&output));
+        assert!(text(&output).contains(device), "{}", text(&output));
     }
 }
 
@@ -56,7 +56,7 @@ fn unwritable_result_is_refused_before_the_drive_changes() {
         {
             let output = flashwright(&["ssd", command, device, "--yes", "--json", result]);
             assert_eq!(output.status.code(), Some(2));
-            assert!(words(&output).contains(reason), "{command}: {}", words(&output));
+            assert!(text(&output).contains(reason), "{command}: {}", text(&output));
             assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7), "{command} {result}");
         }
     }
@@ -64,10 +64,10 @@ fn unwritable_result_is_refused_before_the_drive_changes() {
     std::os::unix::fs::symlink(&path, &link).unwrap();
     for flag in ["--json", "--csv"] {
         let output = flashwright(&["ssd", "wear", device, flag, link.to_str().unwrap()]);
-        assert!(words(&output).contains("would overwrite the device"), "{flag}: {}", words(&output));
+        assert!(text(&output).contains("would overwrite the device"), "{flag}: {}", text(&output));
     }
     let output = flashwright(&["ssd", "info", device, "--json", device]);
-    assert!(words(&output).contains("would overwrite the device"), "{}", words(&output));
+    assert!(text(&output).contains("would overwrite the device"), "{}", text(&output));
     assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
 }
 
@@ -77,7 +77,7 @@ fn data_is_not_destroyed_without_confirmation() {
     for command in ["trim", "precondition"] {
         let output = flashwright(&["ssd", command, path.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(words(&output).contains("--yes"), "{}", words(&output));
+        assert!(text(&output).contains("--yes"), "{}", text(&output));
         assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
     }
 }
@@ -90,7 +90,7 @@ fn device_in_use_is_refused_with_its_user() {
     for command in ["trim", "precondition"] {
         let output = flashwright(&["ssd", command, path.to_str().unwrap(), "--yes"]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(words(&output).contains("in use: process"), "{}", words(&output));
+        assert!(text(&output).contains("in use: process"), "{}", text(&output));
         assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
     }
 }
@@ -106,12 +106,12 @@ fn file_behind_a_loop_device_is_in_use() {
     for output in done {
         assert_eq!(output.status.code(), Some(2));
         assert!(
-            words(&output).contains(&format!("in use: it is the file behind {}", device.0)),
+            text(&output).contains(&format!("in use: it is the file behind {}", device.0)),
             "{}",
-            words(&output)
+            text(&output)
         );
     }
-    assert!(words(&info).contains(&device.0), "{}", words(&info));
+    assert!(text(&info).contains(&device.0), "{}", text(&info));
     assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
 }
 
@@ -119,7 +119,7 @@ fn file_behind_a_loop_device_is_in_use() {
 fn trimmed_file_is_zeros_of_the_same_length() {
     let (_directory, path) = file(1 << 20);
     let output = flashwright(&["ssd", "trim", path.to_str().unwrap(), "--yes", "--json", "-"]);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["trimmed_bytes"], 1 << 20);
     let now = fs::read(&path).unwrap();
@@ -134,7 +134,7 @@ fn preconditioning_writes_everything_and_reports_steadiness() {
         flashwright(&["ssd", "precondition", path_text, "--yes", "--write-size", "4KiB", "--json", "-"]);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let steady = result["steady"].as_bool().unwrap();
-    assert_eq!(output.status.code(), Some(i32::from(!steady)), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(i32::from(!steady)), "{}", text(&output));
     assert_eq!(result["verdict"]["passed"], steady);
     let rounds = result["rounds"].as_array().unwrap();
     let sequential = rounds.iter().filter(|round| round["sequential"] == true);
@@ -151,6 +151,6 @@ fn unfitting_write_size_or_depth_exits_2() {
     for flags in sizes.into_iter().chain(depths) {
         let path = path.to_str().unwrap();
         let output = flashwright(&[&["ssd", "precondition", path, "--yes"], flags.as_slice()].concat());
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", words(&output));
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", text(&output));
     }
 }

@@ -55,7 +55,7 @@ pub fn action(assignment: &str) -> Result<Option<Option<Action>>, String> {
 
 /// Advice for a Flashcache setting `key` without a counterpart.
 pub fn instead_of(key: &str) -> Option<&'static str> {
-    ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, words)| *words)
+    ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, text)| *text)
 }
 
 /// The error for an action on a cache that is not served.

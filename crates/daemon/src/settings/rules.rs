@@ -216,8 +216,8 @@ mod tests {
             ("blacklist=uid:1", "uncached_clients=uid:2"),
             ("blacklist=+uid:1", "blacklist="),
         ] {
-            let words = format!("{later}: contradicts {earlier}; give one of them");
-            assert_eq!(refused(&[earlier, later]), words);
+            let text = format!("{later}: contradicts {earlier}; give one of them");
+            assert_eq!(refused(&[earlier, later]), text);
         }
         let many: Vec<String> = (0..=ClientRules::MAX_NAMES).map(|uid| format!("uid:{uid}")).collect();
         let error = refused(&[&format!("whitelist={}", many.join(","))]);

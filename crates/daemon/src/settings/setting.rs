@@ -220,7 +220,7 @@ pub fn described() -> Value {
 pub fn shown(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
-        Value::String(words) => Some(words.clone()),
+        Value::String(text) => Some(text.clone()),
         Value::Array(list) => {
             let list: Vec<String> = list.iter().filter_map(shown).collect();
             (!list.is_empty()).then(|| list.join(","))
@@ -230,8 +230,8 @@ pub fn shown(value: &Value) -> Option<String> {
 }
 
 fn unknown(key: &str) -> String {
-    if let Some(words) = instead_of(key) {
-        return format!("{key}: has no counterpart here: {words}");
+    if let Some(text) = instead_of(key) {
+        return format!("{key}: has no counterpart here: {text}");
     }
     let ours = || {
         let rules = RULES.iter().map(|rule| rule.name);
@@ -384,8 +384,8 @@ mod tests {
             ("lazy_depth=-1", "0 to 4294967295"),
             ("max_clean_ios_set=0", "1 to 65535"),
         ] {
-            let words = format!("{assignment}: must be a whole number from {bounds}");
-            assert_eq!(refused(assignment), words);
+            let text = format!("{assignment}: must be a whole number from {bounds}");
+            assert_eq!(refused(assignment), text);
         }
     }
 

@@ -207,11 +207,11 @@ pub fn text(status: &Value) -> String {
     if let Some(error) = status["recording"]["error"].as_str() {
         let _ = writeln!(text, "WARNING: {error}");
     }
-    for words in losses(&status["recovery"]) {
-        let _ = writeln!(text, "WARNING: {words}");
+    for message in losses(&status["recovery"]) {
+        let _ = writeln!(text, "WARNING: {message}");
     }
-    if let Some(words) = status["volume"]["format"].as_u64().and_then(older) {
-        let _ = writeln!(text, "{words}");
+    if let Some(message) = status["volume"]["format"].as_u64().and_then(older) {
+        let _ = writeln!(text, "{message}");
     }
     text
 }

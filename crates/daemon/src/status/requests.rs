@@ -158,12 +158,12 @@ mod tests {
         }
         export.submit(Operation::Trim { offset: 1 << 20, len: 512, durable: false }, Reply::new(drop));
         let figures = of_meter(&meter);
-        let words = text(&figures);
-        let lines: Vec<&str> = words.lines().map(str::trim_start).collect();
-        assert!(lines[0].starts_with("read ") && lines[0].contains(" 1, 512 bytes; us: mean "), "{words}");
-        assert!(lines[0].ends_with("; 2 errors"), "{words}");
-        assert!(lines[1].starts_with("trim ") && lines[1].ends_with(" 0; 1 error"), "{words}");
-        assert_eq!(lines.len(), 2, "{words}");
+        let message = text(&figures);
+        let lines: Vec<&str> = message.lines().map(str::trim_start).collect();
+        assert!(lines[0].starts_with("read ") && lines[0].contains(" 1, 512 bytes; us: mean "), "{message}");
+        assert!(lines[0].ends_with("; 2 errors"), "{message}");
+        assert!(lines[1].starts_with("trim ") && lines[1].ends_with(" 0; 1 error"), "{message}");
+        assert_eq!(lines.len(), 2, "{message}");
         let mut metrics = Metrics::new("flashwright_block");
         add_metrics(&mut metrics, &figures, ("volume", "7f"));
         let text = metrics.into_text();

@@ -46,8 +46,8 @@ fn flashwright(arguments: &[&str]) -> Output {
 /// The JSON result and the exit code.
 fn result(arguments: &[&str]) -> (Value, i32) {
     let output = flashwright(&[arguments, &["--json", "-"]].concat());
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {message}"));
     (value, output.status.code().expect("it exited"))
 }
 
@@ -94,9 +94,9 @@ fn mounted(drives: &Drives) -> Verdict {
     for path in [drives.generic(PLAIN), &block] {
         for command in ["trim", "precondition"] {
             let output = flashwright(&["ssd", command, path.to_str().unwrap(), "--yes"]);
-            let words = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(2), "{words}");
-            assert!(words.contains("mounted on /tmp/mounted"), "{words}");
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{message}");
+            assert!(message.contains("mounted on /tmp/mounted"), "{message}");
         }
     }
     let (result_json, _) = result(&["ssd", "info", block.to_str().unwrap()]);

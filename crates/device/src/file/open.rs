@@ -334,9 +334,9 @@ fn not_allocated(file: &File, path: &Path, size: u64, errno: Errno) -> IoError {
         _ => ErrorKind::Open,
     };
     let free = free_bytes(file);
-    let words =
+    let message =
         format!("cannot allocate {size} bytes for {}; its file system has {free} bytes free", path.display());
-    system(kind, words, errno.into())
+    system(kind, message, errno.into())
 }
 
 fn free_bytes(file: &File) -> u64 {

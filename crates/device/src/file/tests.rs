@@ -29,9 +29,9 @@ fn second_open_names_the_owner() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     let first = FileDevice::open(&path, &sized()).unwrap();
-    let (kind, words) = refusal(&path, &sized());
+    let (kind, message) = refusal(&path, &sized());
     assert_eq!(kind, ErrorKind::Busy);
-    assert!(words.contains(&format!("process {}", std::process::id())), "{words}");
+    assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
     drop(first);
     FileDevice::open(&path, &sized()).unwrap();
 }
@@ -137,9 +137,9 @@ fn read_only_open_neither_creates_nor_writes() {
 #[test]
 fn directories_and_special_files_are_refused_by_kind() {
     let scratch = tempfile::tempdir().unwrap();
-    let (kind, words) = refusal(scratch.path(), &sized());
+    let (kind, message) = refusal(scratch.path(), &sized());
     assert_eq!(kind, ErrorKind::Open);
-    assert!(words.contains("a directory"), "{words}");
+    assert!(message.contains("a directory"), "{message}");
     assert!(refusal(Path::new("/dev/null"), &sized()).1.contains("a character device"));
 }
 
@@ -154,9 +154,9 @@ fn preallocation_reserves_space_or_fails_with_no_space() {
 
     let much = 1 << 42;
     let huge = scratch.path().join("huge");
-    let (kind, words) = refusal(&huge, &OpenOptions { size_bytes: Some(much), ..preallocated });
-    assert_eq!(kind, ErrorKind::NoSpace, "{words}");
-    assert!(words.contains("huge") && words.contains(&much.to_string()), "{words}");
+    let (kind, message) = refusal(&huge, &OpenOptions { size_bytes: Some(much), ..preallocated });
+    assert_eq!(kind, ErrorKind::NoSpace, "{message}");
+    assert!(message.contains("huge") && message.contains(&much.to_string()), "{message}");
     assert!(!huge.exists());
 }
 

@@ -102,8 +102,8 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
         options: &OpenOptions,
     ) -> Result<Self, IoError> {
         if options.buffered {
-            let words = format!("{}: buffered I/O is not possible with NVMe passthrough", path.display());
-            return Err(IoError::new(ErrorKind::Unsupported, words));
+            let message = format!("{}: buffered I/O is not possible with NVMe passthrough", path.display());
+            return Err(IoError::new(ErrorKind::Unsupported, message));
         }
         let identified = drive.controller().and_then(|controller| Ok((controller, drive.namespace()?)));
         let (controller, namespace) = identified.map_err(|error| unidentified(path, error))?;
@@ -111,8 +111,8 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
             (Some(block_bytes), 0) => block_bytes,
             (None, _) => return Err(open_error(path, "reports a block size that is not valid")),
             (_, metadata) => {
-                let words = format!("{}: {metadata} bytes of metadata per block", path.display());
-                return Err(IoError::new(ErrorKind::Unsupported, format!("{words} are not supported")));
+                let message = format!("{}: {metadata} bytes of metadata per block", path.display());
+                return Err(IoError::new(ErrorKind::Unsupported, format!("{message} are not supported")));
             }
         };
         let placement_ids =

@@ -49,7 +49,7 @@ impl Status {
         matches!(self.code(), 0x021 | 0x082) && self.0 & DO_NOT_RETRY == 0
     }
 
-    fn words(self) -> &'static str {
+    fn text(self) -> &'static str {
         match self.code() {
             0x001 => "the drive does not support the command",
             0x002 => "invalid field in the command",
@@ -86,7 +86,7 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (NVMe status {:03X}h)", self.words(), self.code())
+        write!(f, "{} (NVMe status {:03X}h)", self.text(), self.code())
     }
 }
 

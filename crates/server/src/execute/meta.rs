@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::AsyncWrite;
 
-use super::{Executor, words_of};
+use super::{Executor, refusal_reply};
 use crate::counters::Counter;
 use crate::prefixes::Access;
 use crate::protocol::meta::{MetaCommand, encode_key};
@@ -52,7 +52,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             StoreOutcome::NotStored => ("NS", 0),
             StoreOutcome::Exists => ("EX", 0),
             StoreOutcome::NotFound => ("NF", 0),
-            StoreOutcome::Refused(refusal) => return self.line(words_of(refusal), false),
+            StoreOutcome::Refused(refusal) => return self.line(refusal_reply(refusal), false),
         };
         if meta.flags.is_quiet && code == "HD" {
             return;
@@ -90,7 +90,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             Ok(Some(hit)) => return self.meta_hit(meta, &hit).await,
             Ok(None) if meta.flags.is_quiet => {}
             Ok(None) => self.code(meta, "EN"),
-            Err(refusal) => self.line(words_of(refusal), false),
+            Err(refusal) => self.line(refusal_reply(refusal), false),
         }
         self.output.send_if_full().await
     }
@@ -151,7 +151,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             ArithmeticOutcome::NotFound => self.code(meta, "NF"),
             ArithmeticOutcome::Exists => self.code(meta, "EX"),
             ArithmeticOutcome::NonNumeric => self.line(reply::NON_NUMERIC, false),
-            ArithmeticOutcome::Refused(refusal) => self.line(words_of(refusal), false),
+            ArithmeticOutcome::Refused(refusal) => self.line(refusal_reply(refusal), false),
         }
     }
 
@@ -187,7 +187,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         let out = &mut self.output.buffer;
         out.extend_from_slice(b"ME ");
         encode_key(out, &meta.key, header.marks.has_binary_key);
-        let words = format!(
+        let message = format!(
             " exp={} la={} cas={} fetch={} cls=1 size={}",
             hit.ttl.as_number(),
             hit.idle_seconds,
@@ -195,7 +195,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             if hit.was_read { "yes" } else { "no" },
             meta.key.len() + hit.found.value().len() + crate::item::HEADER_BYTES,
         );
-        self.line(&words, false);
+        self.line(&message, false);
     }
 }
 

@@ -61,12 +61,12 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
                 self.tally.count(Counter::cmd_touch);
                 let touched = store.touch(key, exptime).await;
                 self.tally.count_hit(touched == Ok(true), Counter::touch_hits, Counter::touch_misses);
-                let words = match touched {
+                let reply = match touched {
                     Ok(true) => "TOUCHED",
                     Ok(false) => "NOT_FOUND",
-                    Err(refusal) => words_of(refusal),
+                    Err(refusal) => refusal_reply(refusal),
                 };
-                self.line(words, noreply);
+                self.line(reply, noreply);
             }
             Request::FlushAll { delay, noreply } => {
                 self.tally.count(Counter::cmd_flush);
@@ -102,9 +102,9 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
     }
 
     /// Appends a reply line, unless it is left out.
-    pub fn line(&mut self, words: &str, noreply: bool) {
+    pub fn line(&mut self, message: &str, noreply: bool) {
         if !noreply {
-            reply::line(&mut self.output.buffer, words);
+            reply::line(&mut self.output.buffer, message);
         }
     }
 
@@ -179,14 +179,14 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             has_binary_key: false,
         };
         let outcome = self.write(&write).await;
-        let words = match outcome {
+        let reply = match outcome {
             StoreOutcome::Stored(_) => "STORED",
             StoreOutcome::NotStored => "NOT_STORED",
             StoreOutcome::Exists => "EXISTS",
             StoreOutcome::NotFound => "NOT_FOUND",
-            StoreOutcome::Refused(refusal) => words_of(refusal),
+            StoreOutcome::Refused(refusal) => refusal_reply(refusal),
         };
-        self.line(words, noreply);
+        self.line(reply, noreply);
     }
 
     async fn write(&mut self, write: &Write<'_>) -> StoreOutcome {
@@ -227,7 +227,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             ArithmeticOutcome::NotFound => self.line("NOT_FOUND", noreply),
             ArithmeticOutcome::Exists => self.line("EXISTS", noreply),
             ArithmeticOutcome::NonNumeric => self.line(reply::NON_NUMERIC, noreply),
-            ArithmeticOutcome::Refused(refusal) => self.line(words_of(refusal), noreply),
+            ArithmeticOutcome::Refused(refusal) => self.line(refusal_reply(refusal), noreply),
         }
     }
 
@@ -251,7 +251,7 @@ async fn read<'a>(store: &'a Store, key: &'a [u8]) -> (&'a [u8], Option<Found<'a
 }
 
 /// The reply to an item that the cache refuses.
-pub(crate) fn words_of(refusal: Refusal) -> &'static str {
+pub(crate) fn refusal_reply(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::TooLarge { .. } => reply::TOO_LARGE,
         Refusal::Closed => reply::CLOSING,

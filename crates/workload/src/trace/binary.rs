@@ -192,13 +192,13 @@ impl Reader {
         if input.take(bytes as u64).read_to_end(&mut self.bytes)? == bytes {
             return Ok(());
         }
-        let words = format!("the binary trace is cut off: it ends in block {}", self.blocks);
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, words))
+        let message = format!("the binary trace is cut off: it ends in block {}", self.blocks);
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
     }
 
     fn damaged(&self) -> io::Error {
-        let words = format!("block {} of the binary trace is damaged", self.blocks);
-        io::Error::new(io::ErrorKind::InvalidData, words)
+        let message = format!("block {} of the binary trace is damaged", self.blocks);
+        io::Error::new(io::ErrorKind::InvalidData, message)
     }
 }
 

@@ -208,9 +208,9 @@ fn read_records(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     Ok(records)
 }
 
-fn cut(words: std::fmt::Arguments<'_>) -> io::Error {
-    let words = format!("the binary trace of CacheBench is cut off: {words}");
-    io::Error::new(io::ErrorKind::UnexpectedEof, words)
+fn cut(message: std::fmt::Arguments<'_>) -> io::Error {
+    let message = format!("the binary trace of CacheBench is cut off: {message}");
+    io::Error::new(io::ErrorKind::UnexpectedEof, message)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ impl<const N: usize> Columns<N> {
     }
 
     /// The meaning of each header column, and the unused ones.
-    pub(super) fn words(&self, header: &[u8], names: &[&'static str; N]) -> String {
+    pub(super) fn text(&self, header: &[u8], names: &[&'static str; N]) -> String {
         let fields =
             self.fields.iter().map(|field| field.map(|field| names[field])).chain(std::iter::repeat(None));
         column_words(fields.zip(header.split(|byte| *byte == b',').map(bare)))

@@ -240,7 +240,7 @@ fn unrecognised(
         (None | Some((_, RowError::Header(_))), Some(table)) => TraceError::Table { path, way: table.way() },
         (Some((format, reason)), _) => TraceError::HeaderOf { path, format, reason },
         (None, None) => TraceError::Unrecognised {
-            hint: nearest.map_or_else(|| hint(head.bytes), |near| near.words()),
+            hint: nearest.map_or_else(|| hint(head.bytes), |near| near.text()),
             path,
             known: names(true),
             unmarked: names(false),
@@ -283,7 +283,7 @@ fn hint(head: &[u8]) -> String {
     let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let has = |byte| is_text(head) && first.contains(&byte) && !first.contains(&b',');
     let numbers = || first.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect::<Vec<_>>();
-    let words = match () {
+    let hint = match () {
         () if is_text(head) && head.contains(&b'\r') && !head.contains(&b'\n') => {
             "its lines end in carriage returns alone: convert them to line feeds (tr '\\r' '\\n'); "
         }
@@ -308,7 +308,7 @@ fn hint(head: &[u8]) -> String {
         }
         () => "",
     };
-    words.to_owned()
+    hint.to_owned()
 }
 
 /// The place of the first control byte in a file that is text but for one byte in a hundred at most.
@@ -389,7 +389,7 @@ struct NearMatch {
 }
 
 impl NearMatch {
-    fn words(&self) -> String {
+    fn text(&self) -> String {
         let Self { format, read, wrong, first } = self;
         let all = read + wrong;
         format!(

@@ -235,8 +235,9 @@ impl TraceFiles {
     pub(super) fn duplicate_columns(&self) -> Vec<String> {
         let Some((reader, header)) = self.header() else { return Vec::new() };
         let path = self.path().display();
-        let words = |name| format!("{path}: the header has several columns `{name}`; the first one is used");
-        reader.duplicates(header).into_iter().map(words).collect()
+        let message =
+            |name| format!("{path}: the header has several columns `{name}`; the first one is used");
+        reader.duplicates(header).into_iter().map(message).collect()
     }
 }
 

@@ -75,12 +75,12 @@ pub(super) fn hint(path: &Path, head: &[u8], is_text: bool) -> Option<String> {
         .or_else(|| (head.get(257..262) == Some(b"ustar")).then_some(&TAR))
         .or_else(|| if is_text { marked(&TEXT_MARKS, head) } else { None })
         .or_else(|| (is_text && is_utf16(head)).then_some(&UTF16))?;
-    Some(foreign.words(path))
+    Some(foreign.text(path))
 }
 
 /// As [`hint`], for a file that no format matches.
 pub(super) fn hint_of_unknown(path: &Path, head: &[u8]) -> Option<String> {
-    hint(path, head, true).or_else(|| marked(&UNKNOWN_MARKS, head).map(|foreign| foreign.words(path)))
+    hint(path, head, true).or_else(|| marked(&UNKNOWN_MARKS, head).map(|foreign| foreign.text(path)))
 }
 
 fn marked(marks: &'static [(&[u8], Foreign)], head: &[u8]) -> Option<&'static Foreign> {
@@ -88,7 +88,7 @@ fn marked(marks: &'static [(&[u8], Foreign)], head: &[u8]) -> Option<&'static Fo
 }
 
 impl Foreign {
-    fn words(&self, path: &Path) -> String {
+    fn text(&self, path: &Path) -> String {
         let Self { what, command } = self;
         if *command == TWICE {
             return format!("it is {what}: unpack it once");

@@ -1,6 +1,6 @@
 //! Parquet files: tables, whose columns mean what those of [`csv`](super::csv) mean.
 //!
-//! A file is read as the text of the table with the same columns, so that names, units, words for operations and the handling of bad rows
+//! A file is read as the text of the table with the same columns, so that columns, units, names of operations and the handling of bad rows
 //! are those of other tables, and every format with a header accepts a Parquet file too. Nested columns are left out.
 
 use super::csv::{self, FORMAT as CSV};
@@ -30,11 +30,11 @@ pub(super) static FORMAT: Format = Format {
 /// The last component of an error of the Parquet library.
 fn failed(error: parquet::errors::ParquetError) -> std::io::Error {
     use parquet::errors::ParquetError;
-    let words = match error {
-        ParquetError::General(words) | ParquetError::NYI(words) | ParquetError::EOF(words) => words,
+    let message = match error {
+        ParquetError::General(message) | ParquetError::NYI(message) | ParquetError::EOF(message) => message,
         other => other.to_string(),
     };
-    std::io::Error::new(std::io::ErrorKind::InvalidData, words)
+    std::io::Error::new(std::io::ErrorKind::InvalidData, message)
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
     }
 
     fn columns(&self, header: &[u8]) -> Option<String> {
-        Some(self.columns.words(header, &T::NAMES))
+        Some(self.columns.text(header, &T::NAMES))
     }
 
     fn header_mismatch(&self, header: &[u8]) -> HeaderMismatch {

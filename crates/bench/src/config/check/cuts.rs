@@ -23,9 +23,9 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
         }
         Ok(_) => {}
     }
-    let mut refuse = |broken: bool, at: &str, words: &str| {
+    let mut refuse = |broken: bool, at: &str, message: &str| {
         if broken {
-            findings.problem(at, words);
+            findings.problem(at, message);
         }
     };
     let other = !replay.format.eq_ignore_ascii_case("kvcache") && test.generator != "replay";

@@ -53,9 +53,9 @@ fn ratios(pool: &Distribution, at: &str, findings: &mut Findings) {
         findings.problem(&join(at, "valSizeRange"), "is missing, and there are sets");
     }
     if pool.add_chained_ratio > 0.0 && (pool.chain_lengths.is_empty() || pool.chain_value_sizes.is_empty()) {
-        let words =
+        let message =
             "chainedItemLengthRange and chainedItemValSizeRange are needed where addChainedRatio is above 0";
-        findings.problem(&join(at, "addChainedRatio"), words);
+        findings.problem(&join(at, "addChainedRatio"), message);
     }
 }
 
@@ -91,8 +91,8 @@ fn edges(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings
         return;
     }
     if values.len() != weights.len() + 1 {
-        let words = format!("{} value(s) for {} weight(s) in {}", values.len(), weights.len(), keys.1);
-        findings.problem(&join(at, keys.0), words);
+        let message = format!("{} value(s) for {} weight(s) in {}", values.len(), weights.len(), keys.1);
+        findings.problem(&join(at, keys.0), message);
     } else if !values.is_sorted() {
         findings.problem(&join(at, keys.0), "the edges of ranges must not be descending");
     }
@@ -113,9 +113,9 @@ fn weighted(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findi
 /// Checks that each popularity bucket has a weight.
 pub fn popularity(buckets: &[f64], weights: &[f64], at: &str, findings: &mut Findings) {
     if buckets.len() != weights.len() || buckets.is_empty() {
-        let words =
+        let message =
             format!("{} bucket(s) for {} weight(s) in popularityWeights", buckets.len(), weights.len());
-        findings.problem(&join(at, "popularityBuckets"), words);
+        findings.problem(&join(at, "popularityBuckets"), message);
     }
     weighted(buckets, weights, ("popularityBuckets", "popularityWeights"), at, findings);
 }

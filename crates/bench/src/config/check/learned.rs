@@ -26,8 +26,8 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     for (feature, column) in &learned.numeric {
         if source(column).is_none() {
             let names = FeatureSource::NAMED.map(|(name, _)| name).join(", ");
-            let words = format!("{column} is not a column that can be a feature; known are {names}");
-            findings.problem(&join(&join(&at, "numericFeatures"), feature), words);
+            let message = format!("{column} is not a column that can be a feature; known are {names}");
+            findings.problem(&join(&join(&at, "numericFeatures"), feature), message);
         }
     }
 }

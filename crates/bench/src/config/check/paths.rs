@@ -12,9 +12,9 @@ pub(super) fn check_duplicates(paths: &[String], at: &str, findings: &mut Findin
     for (number, path) in paths.iter().enumerate() {
         let same = |other: &String| other == path || is_same(Path::new(other), Path::new(path));
         if let Some(first) = paths[..number].iter().position(same) {
-            let words =
+            let message =
                 format!("{path} is the same file or drive as [{first}], {}: list each once", paths[first]);
-            findings.problem(&format!("{at}[{number}]"), words);
+            findings.problem(&format!("{at}[{number}]"), message);
         }
     }
 }

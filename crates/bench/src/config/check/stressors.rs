@@ -17,9 +17,9 @@ pub(super) fn check_objects(
     if test.name != OBJECT_CACHE {
         return;
     }
-    let mut refuse = |broken: bool, at: String, words: &str| {
+    let mut refuse = |broken: bool, at: String, message: &str| {
         if broken {
-            findings.problem(&at, words);
+            findings.problem(&at, message);
         }
     };
     let custom = |key: &str| join(&join(cache_at, "customConfigJson"), key);
@@ -56,9 +56,9 @@ const MAX_KEY_BYTES: u64 = 255;
 pub(super) fn check(instance: &InstanceConfig, cache_at: &str, test_at: &str, findings: &mut Findings) {
     let (cache, test) = (&instance.cache, &instance.test);
     let Some(stressor) = StressorPlan::named(&test.name) else { return };
-    let mut refuse = |broken: bool, at: String, words: &str| {
+    let mut refuse = |broken: bool, at: String, message: &str| {
         if broken {
-            findings.problem(&at, words);
+            findings.problem(&at, message);
         }
     };
     refuse(cache.cache_size_mib == 0, join(cache_at, "cacheSizeMB"), "is 0 or missing: a cache needs DRAM");

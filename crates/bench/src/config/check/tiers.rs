@@ -11,7 +11,7 @@ pub(super) fn check(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     if tiers.len() < 2 {
         return;
     }
-    let mut words = format!(
+    let mut message = format!(
         "has {} tiers, and the engine has one in DRAM: to run with all of cacheSizeMB in one tier, \
          --set cache_config.memoryTiers=[]",
         tiers.len()
@@ -21,10 +21,10 @@ pub(super) fn check(cache: &CacheConfig, at: &str, findings: &mut Findings) {
         let first_mib =
             (u128::from(cache.cache_size_mib) * u128::from(first.ratio) / u128::from(ratios)) as u64;
         let second_mib = cache.cache_size_mib - first_mib;
-        words += &format!(
+        message += &format!(
             "; to have the second tier behind the first, as the flash engine in memory, set cacheSizeMB={first_mib} and \
              nvmCacheSizeMB={second_mib} too, and no nvmCachePaths"
         );
     }
-    findings.problem(&join(at, "memoryTiers"), words);
+    findings.problem(&join(at, "memoryTiers"), message);
 }

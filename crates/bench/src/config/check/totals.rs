@@ -25,9 +25,9 @@ pub(super) fn check(instances: &[InstanceConfig], findings: &mut Findings) {
             sum_mib += mib;
             if sum_mib > u128::from(MAX_TOTAL_MIB) {
                 let others = if sum_mib > mib { ", with the instances before it" } else { "" };
-                let words =
+                let message =
                     format!("{sum_mib} MiB of {what} in total{others}: the maximum is {MAX_TOTAL_MIB} MiB");
-                findings.problem(&join(&join(&instance.at, "cache_config"), key), words);
+                findings.problem(&join(&join(&instance.at, "cache_config"), key), message);
                 break;
             }
         }

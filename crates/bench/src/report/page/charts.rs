@@ -125,7 +125,7 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
                 look: LineStyle::of(number),
                 points: nines(it, &layer, &operation),
             });
-            (words(&layer, &operation), curves.filter(|curve| curve.points.len() > 1).collect::<Vec<_>>())
+            (text(&layer, &operation), curves.filter(|curve| curve.points.len() > 1).collect::<Vec<_>>())
         })
         .filter(|(_, curves)| !curves.is_empty())
         .collect();
@@ -165,7 +165,7 @@ pub(super) fn operations(runs: &[Named<'_>]) -> Vec<(String, String)> {
 }
 
 /// Formats `get_dram` of the layer `cache` as `get dram`, and `read` of the layer `device` as `device read`.
-pub(super) fn words(layer: &str, operation: &str) -> String {
+pub(super) fn text(layer: &str, operation: &str) -> String {
     let operation = on_one_line(&operation.replace('_', " "));
     if layer == "device" { format!("device {operation}") } else { operation }
 }

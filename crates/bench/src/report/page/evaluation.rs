@@ -39,20 +39,20 @@ pub(super) fn evaluations(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
 
 fn subject(body: &mut Html, config: &Value) {
     let drive = &config["drive"];
-    let mut words = drive["name"].as_str().unwrap_or("drive").to_owned();
+    let mut text = drive["name"].as_str().unwrap_or("drive").to_owned();
     if let Some(title) = drive["title"].as_str() {
-        words += &format!(", {title}");
+        text += &format!(", {title}");
     }
     if let Some(bytes) = drive["capacity_bytes"].as_f64() {
-        words += &format!(", {}", shown(bytes, "B"));
+        text += &format!(", {}", shown(bytes, "B"));
     }
     if let Some(scale) = drive["scale"].as_str() {
-        words += &format!(", modelled at {scale} of its size");
+        text += &format!(", modelled at {scale} of its size");
     }
     if let Some(rated) = config["rated"].as_str() {
-        words += &format!(", rated for {rated}");
+        text += &format!(", rated for {rated}");
     }
-    body.element("p", &words);
+    body.element("p", &text);
 }
 
 /// The criteria that a rate must meet.
@@ -82,9 +82,8 @@ fn verdicts(body: &mut Html, profiles: &[Value]) {
         body.markup("<li>").text(&format!("{name}: "));
         match profile["passing_ops_per_second"].as_u64() {
             Some(rate) => {
-                let way = placement_words(&profile["passing_placement"]);
-                let years =
-                    profile["passing_years"].as_f64().map(|years| format!(", {}", years_words(years)));
+                let way = placement_text(&profile["passing_placement"]);
+                let years = profile["passing_years"].as_f64().map(|years| format!(", {}", years_text(years)));
                 body.markup("<span class=\"passed\">passes</span>").text(&format!(
                     " up to {} ops/s, {way}{}",
                     grouped(rate),
@@ -114,7 +113,7 @@ fn reasons(row: &Value) -> String {
     failures.collect::<Vec<_>>().join(", ")
 }
 
-fn placement_words(placed: &Value) -> &'static str {
+fn placement_text(placed: &Value) -> &'static str {
     if placed.as_bool() == Some(true) { "with placement" } else { "without placement" }
 }
 
@@ -148,7 +147,7 @@ fn rates(body: &mut Html, profile: &Value) {
     });
     body.markup("</tr></thead>\n<tbody>\n");
     for row in rows(profile) {
-        body.markup("<tr>").element("td", placement_words(&row["placed"]));
+        body.markup("<tr>").element("td", placement_text(&row["placed"]));
         cells(row).iter().for_each(|cell| {
             body.element("td", cell);
         });
@@ -171,7 +170,7 @@ fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 fn cells(row: &Value) -> [String; 12] {
-    let or_dash = |words: Option<String>| words.unwrap_or_else(|| "\u{2014}".to_owned());
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "\u{2014}".to_owned());
     let latency =
         |operation: &str, share: &str| row["latency_ns"]["device"][operation][share].as_f64().map(duration);
     let number = |name: &str| row[name].as_f64();
@@ -194,7 +193,7 @@ fn cells(row: &Value) -> [String; 12] {
 
 fn life(row: &Value, years: f64) -> String {
     let bound = if row["life_years_is_upper_bound"].as_bool() == Some(true) { "at most " } else { "" };
-    format!("{bound}{}", years_words(years))
+    format!("{bound}{}", years_text(years))
 }
 
 /// Latency and life over the rate, with and without placement. Both vertical axes are logarithmic: near the limit of a drive, latencies
@@ -223,9 +222,9 @@ fn charts(body: &mut Html, profile: &Value, criteria: &Value) -> Drawn {
         let curves = [curve(false, name, look(1), value), curve(true, name, look(0), value)];
         curves.into_iter().filter(|curve| !curve.points.is_empty()).collect()
     };
-    let limit = |name: &str, words: String| {
+    let limit = |name: &str, text: String| {
         let value = criteria[name].as_f64().filter(|value| (1.0..LARGEST).contains(value))?;
-        Some(Limit { value, words })
+        Some(Limit { value, text })
     };
     let mut latencies = both("p99", &read("p99"), false);
     latencies.extend(both("p50", &read("p50"), true));
@@ -243,8 +242,7 @@ fn charts(body: &mut Html, profile: &Value, criteria: &Value) -> Drawn {
     let lives = both("life", &years, false);
     let min_years = criteria["min_years"].as_f64();
     let min_years = min_years.filter(|years| (SHORTEST_YEARS..LARGEST).contains(years));
-    let life_limit =
-        min_years.map(|value| Limit { value, words: format!("at least {}", years_words(value)) });
+    let life_limit = min_years.map(|value| Limit { value, text: format!("at least {}", years_text(value)) });
     if !lives.is_empty() {
         body.drawing(&panel_over_rate(
             "Life of the drive over the rate",
@@ -263,22 +261,22 @@ fn wear(body: &mut Html, profile: &Value) {
         .map(|filling| {
             let capacities = filling["capacities"].as_f64().unwrap_or(0.0);
             let steady = if filling["steady"].as_bool() == Some(true) { "steady" } else { "not steady" };
-            let mut words = format!(
+            let mut text = format!(
                 "{}: {steady} after {capacities:.1} capacities",
-                placement_words(&filling["placement"])
+                placement_text(&filling["placement"])
             );
             let counter = |when: &str, name: &str| filling["wear"][when][name].as_f64();
             let change = |name: &str| Some((counter("before", name)?, counter("after", name)?));
             if let Some((before, after)) = change("media_written_bytes") {
-                words += &format!(", the medium wrote {}", shown(after - before, "B"));
+                text += &format!(", the medium wrote {}", shown(after - before, "B"));
             }
             if let Some((before, after)) = change("life_used_percent") {
-                words += &format!(", life used went from {before} % to {after} %");
+                text += &format!(", life used went from {before} % to {after} %");
             }
             for problem in filling["failures"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                words += &format!("; failed: {problem}");
+                text += &format!("; failed: {problem}");
             }
-            words
+            text
         })
         .collect();
     if !lines.is_empty() {
@@ -295,7 +293,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Formats a life in the unit that fits.
-pub(in crate::report) fn years_words(years: f64) -> String {
+pub(in crate::report) fn years_text(years: f64) -> String {
     let days = years * 365.25;
     match years {
         years if years >= 10.0 => format!("{} years", with_prefix(years.round())),

@@ -6,7 +6,7 @@ mod sections;
 
 use std::path::PathBuf;
 
-pub(super) use evaluation::years_words;
+pub(super) use evaluation::years_text;
 
 use super::finished::Finished;
 use super::html::{Html, escape};

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Named;
-use super::charts::{operations, words};
+use super::charts::{operations, text};
 use crate::report::amount::{on_one_line, shown};
 use crate::report::compare::{Compared, Comparison, compare};
 use crate::report::differences;
@@ -168,8 +168,8 @@ fn begin_figures(body: &mut Html, runs: &[Named<'_>], is_judged: bool) {
 
 /// Better, worse or within noise; empty if the noise is unknown.
 fn judgement(body: &mut Html, compared: Option<&Compared>) {
-    let words = compared.and_then(|it| Some((it.word(), it.a.value?, it.b?)));
-    let Some((word, a, b)) = words.filter(|(word, ..)| !word.is_empty()) else {
+    let text = compared.and_then(|it| Some((it.word(), it.a.value?, it.b?)));
+    let Some((word, a, b)) = text.filter(|(word, ..)| !word.is_empty()) else {
         body.markup("<td></td>");
         return;
     };
@@ -193,12 +193,12 @@ fn cell(body: &mut Html, figure: Option<&FigureValue>) {
         body.element("td", "unknown");
         return;
     };
-    let words = shown(value, &figure.unit);
+    let text = shown(value, &figure.unit);
     // The name of a count already contains what it counts, and sizes and times are formatted with their unit.
     let is_redundant = ["", "B", "ns", "s", "ratio", "ops", "gets", "sets", "deletes", "items"]
         .contains(&figure.unit.as_str());
     let unit = if is_redundant { String::new() } else { format!(" {}", figure.unit) };
-    body.explained("td", &(words + &unit), &value.to_string());
+    body.explained("td", &(text + &unit), &value.to_string());
 }
 
 /// Percentiles of each layer and operation, with one row per run.
@@ -218,7 +218,7 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) {
             if !latency.is_object() {
                 continue;
             }
-            let name = words(layer, operation);
+            let name = text(layer, operation);
             let name = if runs.len() > 1 { format!("{name}, {}", it.name) } else { name };
             body.markup("<tr>").element("td", &name);
             let value = |name: &str, unit: &str| {
@@ -377,8 +377,8 @@ pub(super) fn as_run(body: &mut Html, runs: &[Named<'_>]) {
 fn folded(body: &mut Html, title: &str, value: &Value) {
     if !value.is_null() {
         let as_json = || serde_json::to_string_pretty(value).unwrap_or_default();
-        let words = value.as_str().map_or_else(as_json, str::to_owned);
-        body.markup("<details>").element("summary", title).element("pre", &words).markup("</details>\n");
+        let text = value.as_str().map_or_else(as_json, str::to_owned);
+        body.markup("<details>").element("summary", title).element("pre", &text).markup("</details>\n");
     }
 }
 
@@ -405,7 +405,7 @@ fn command_line(run: &Finished) -> Option<String> {
 /// Formats a value as text.
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(words) => on_one_line(words),
+        Value::String(text) => on_one_line(text),
         other => other.to_string(),
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn fronts(
     body: &mut Html,
     sweep: &Sweep,
     figure: Figure,
-    (cost, cost_words): (&str, &'static str),
+    (cost, cost_text): (&str, &'static str),
 ) -> Result<(), Box<dyn std::error::Error>> {
     body.element("h2", "Pareto front");
     let workload = sweep.axes.iter().find(|axis| WORKLOADS.contains(&axis.name.as_str()));
@@ -47,8 +47,8 @@ pub(super) fn fronts(
         let chart = Chart {
             title: if name.is_empty() { sweep.name.clone() } else { name.clone() },
             cost,
-            cost_words,
-            quality_words: figure.words,
+            cost_text,
+            quality_text: figure.title,
             best: pareto(points.iter().map(|(_, point)| *point).collect(), figure.is_better_high),
             series: series(sweep, &points),
         };
@@ -88,8 +88,8 @@ fn pareto(mut points: Vec<(f64, f64)>, is_better_high: bool) -> Vec<(f64, f64)> 
 struct Chart<'a> {
     title: String,
     cost: &'a str,
-    cost_words: &'static str,
-    quality_words: &'static str,
+    cost_text: &'static str,
+    quality_text: &'static str,
     best: Points,
     series: BTreeMap<String, Points>,
 }
@@ -118,8 +118,8 @@ impl Chart<'_> {
                 )?;
             chart
                 .configure_mesh()
-                .x_desc(self.cost_words)
-                .y_desc(self.quality_words)
+                .x_desc(self.cost_text)
+                .y_desc(self.quality_text)
                 .bold_line_style(GRID)
                 .light_line_style(TRANSPARENT)
                 .label_style((FONT, 12).into_font().color(&INK))

@@ -49,7 +49,7 @@ pub(super) fn heat_map(body: &mut Html, sweep: &Sweep, figure: Figure) {
     let others = sweep.axes.iter().filter(|axis| axis.name != down.name && axis.name != across.name);
     let others: Vec<&str> = others.map(|axis| axis.name.as_str()).collect();
     let over = if others.is_empty() { String::new() } else { format!(", mean over {}", others.join(", ")) };
-    body.element("h2", &format!("{}, by {} and {}{over}", figure.words, down.name, across.name));
+    body.element("h2", &format!("{}, by {} and {}{over}", figure.title, down.name, across.name));
     body.markup("<p class=\"pale\">Darker is better.</p>\n");
     body.markup("<div class=\"scroll\"><table class=\"map\"><thead><tr>").element("th", &down.name);
     for value in &across.values {

@@ -141,8 +141,8 @@ impl<T: Target> Worker<'_, T> {
             Layer::Flash => self.stats.counting.get_hits_flash.one(),
         }
         let range = if self.maps.is_ordered { self.draw_range(expected) } else { None };
-        if let Err(words) = self.check(number, &item, expected, range) {
-            self.failures.add(|| format!("map {number}: {words}"));
+        if let Err(message) = self.check(number, &item, expected, range) {
+            self.failures.add(|| format!("map {number}: {message}"));
         }
         let entries = expected.entries.len();
         self.maps.most_entries.fetch_max(entries as u64, Ordering::Relaxed);

@@ -59,11 +59,11 @@ pub struct StressorReport {
 }
 
 impl Failures {
-    fn add(&self, words: impl FnOnce() -> String) {
+    fn add(&self, message: impl FnOnce() -> String) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let mut described = self.described.lock();
         if described.len() < DESCRIBED {
-            described.push(words());
+            described.push(message());
         }
     }
 }
@@ -116,7 +116,8 @@ impl StressorReport {
     /// The failures, in one sentence.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        let words = || format!("Found {} {} failures: {}", self.failed, self.name, self.failures.join("; "));
-        (self.failed > 0).then(words)
+        let message =
+            || format!("Found {} {} failures: {}", self.failed, self.name, self.failures.join("; "));
+        (self.failed > 0).then(message)
     }
 }

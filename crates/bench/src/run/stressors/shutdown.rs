@@ -48,8 +48,8 @@ impl Shutdown {
             if shared.stop.is_set() {
                 return;
             }
-            if let Err(words) = self.round(shared, stats) {
-                return failures.add(|| words);
+            if let Err(message) = self.round(shared, stats) {
+                return failures.add(|| message);
             }
         }
     }

@@ -59,17 +59,18 @@ fn check(arguments: &Arguments) -> Result<Finding, String> {
         "problems": check.problem_count,
         "problem_texts": check.problems,
     });
-    Ok(Finding { text: words(arguments.full, &check), result, failures: failures(&check) })
+    Ok(Finding { text: text(arguments.full, &check), result, failures: failures(&check) })
 }
 
-fn words(full: bool, check: &Check) -> String {
+fn text(full: bool, check: &Check) -> String {
     let mut text = String::new();
     match check.found {
         Ok(Recovery { was_clean, blocks, dirty_blocks, .. }) => {
             let how = if was_clean { "closed cleanly" } else { "not closed cleanly: opening it recovers it" };
             let _ = writeln!(text, "{how}; {blocks} {}, {dirty_blocks} of them dirty", noun(blocks, "block"));
-            for words in check.found.iter().flat_map(|found| figures::losses(&figures::of_recovery(found))) {
-                let _ = writeln!(text, "WARNING: {words}");
+            for message in check.found.iter().flat_map(|found| figures::losses(&figures::of_recovery(found)))
+            {
+                let _ = writeln!(text, "WARNING: {message}");
             }
         }
         Err(VolumeErrorKind::WrongDisk) => {

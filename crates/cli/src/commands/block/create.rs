@@ -135,7 +135,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
         files.reserve("--flash-size", &devices.flash).inspect_err(|_| traces.remove_mark(uuid))?;
     }
     files.keep();
-    Ok(Finding { result: result_json(&made), text: words(arguments, &made), failures: Vec::new() })
+    Ok(Finding { result: result_json(&made), text: text(arguments, &made), failures: Vec::new() })
 }
 
 /// Removes the labels of a cache whose creation failed; returns what to add to the error. If a superblock was written, there is a cache,
@@ -184,8 +184,8 @@ fn volume_config(arguments: &Arguments) -> Result<VolumeConfig, String> {
     arguments.settings.iter().try_for_each(|setting| given.apply("--set ", setting))?;
     let formats = OLDEST_FORMAT..=FORMAT_VERSION;
     if !formats.contains(&arguments.format) {
-        let words = format!("this version writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}");
-        return Err(format!("--format {}: {words}", arguments.format));
+        let text = format!("this version writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}");
+        return Err(format!("--format {}: {text}", arguments.format));
     }
     let shape = &arguments.shape;
     let placement = shape.placement(base.placement)?;
@@ -230,7 +230,7 @@ fn result_json(made: &Superblock) -> Value {
     })
 }
 
-fn words(arguments: &Arguments, made: &Superblock) -> String {
+fn text(arguments: &Arguments, made: &Superblock) -> String {
     let Devices { flash, disk, .. } = &arguments.devices;
     let layout = &made.layout;
     let cached = u64::from(layout.slots()) * u64::from(layout.block_bytes);
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn unreadable_flash_may_contain_a_cache() {
         let check = |flash: Arc<dyn Device>, more: &[&str]| {
-            let words = [&["create", "--flash", "f", "--disk", "d", "--yes"], more].concat();
+            let text = [&["create", "--flash", "f", "--disk", "d", "--yes"], more].concat();
             let there = wait_for(Volume::identify(&flash));
-            refuse_another(&Line::parse_from(words).arguments, there.as_ref())
+            refuse_another(&Line::parse_from(text).arguments, there.as_ref())
         };
         let blank = || Arc::new(MemoryDevice::new(1 << 20));
         let unread = || {

@@ -114,7 +114,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
         format!("destroyed the cache on {name}; use {} alone from now on\n", arguments.devices.disk);
     let mut failures = Vec::new();
     match waiting.as_deref().map(delete_orphan) {
-        Some(Ok(words)) => text += &words,
+        Some(Ok(message)) => text += &message,
         Some(Err(error)) => failures.push(error),
         None => {}
     }
@@ -152,8 +152,8 @@ async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>, named: &st
     let timer = Arc::new(SystemTimer::default());
     let opened = Volume::open_as(Arc::clone(flash), Arc::clone(disk), timer, pairing).await;
     let (volume, recovery) = opened.map_err(|error| error.to_string())?;
-    for words in figures::losses(&figures::of_recovery(&recovery)) {
-        say_error(format_args!("warning: {words}"));
+    for text in figures::losses(&figures::of_recovery(&recovery)) {
+        say_error(format_args!("warning: {text}"));
     }
     let dirty = volume.stats().dirty_blocks;
     volume.close().await.map_err(|error| error.to_string())?;

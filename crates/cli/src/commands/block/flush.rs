@@ -19,7 +19,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn flush(arguments: &Arguments) -> Result<Finding, String> {
     arguments.cached.spare(&arguments.common)?;
-    let progress = |progress: &Value| arguments.common.say(&words(progress));
+    let progress = |progress: &Value| arguments.common.say(&text(progress));
     let mut answer = arguments.cached.reach(
         |path| control::ask(path, "flush", progress),
         |volume| {
@@ -42,7 +42,7 @@ fn flush(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result: answer, text, failures: Vec::new() })
 }
 
-fn words(progress: &Value) -> String {
+fn text(progress: &Value) -> String {
     let left = progress["dirty_blocks"].as_u64().unwrap_or(0);
     match progress["seconds_left"].as_f64() {
         Some(seconds) => format!("{left} dirty {} left, about {seconds:.0} s", noun(left, "block")),

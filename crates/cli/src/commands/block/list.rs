@@ -62,7 +62,7 @@ fn cache(file: &Path) -> Value {
 }
 
 fn text(caches: &[Value]) -> String {
-    let mut words =
+    let mut message =
         format!("{:16} {:8} {:>12} {:24} {:24} address\n", "name", "state", "dirty blocks", "flash", "disk");
     let column = |cache: &Value, key: &str| match &cache[key] {
         Value::String(text) => text.clone(),
@@ -77,7 +77,7 @@ fn text(caches: &[Value]) -> String {
         };
         let [name, dirty, flash, disk, address] =
             ["name", "dirty_blocks", "flash", "disk", "address"].map(|key| column(cache, key));
-        let _ = writeln!(words, "{name:16} {state:8} {dirty:>12} {flash:24} {disk:24} {address}");
+        let _ = writeln!(message, "{name:16} {state:8} {dirty:>12} {flash:24} {disk:24} {address}");
     }
-    words
+    message
 }

@@ -105,8 +105,8 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
         )
     })?;
     files.keep();
-    for words in figures::losses(&figures::of_recovery(&replaced.recovery)) {
-        say_error(format_args!("warning: --flash {}: {words}", devices.flash));
+    for message in figures::losses(&figures::of_recovery(&replaced.recovery)) {
+        say_error(format_args!("warning: --flash {}: {message}", devices.flash));
     }
     let retired = wait_for(retire(&old)).and_then(|()| striped::unlabel(&old_members));
     let mut result = of_replaced(&known, &replaced);
@@ -117,7 +117,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
             devices.flash
         ));
     }
-    let mut text = words(to, &result);
+    let mut text = text(to, &result);
     let _ = writeln!(
         text,
         "serve it: flashwright block serve --flash {to} --disk {} --socket PATH",
@@ -150,11 +150,11 @@ fn replace_served(
             "warning: the superblock of the old flash cannot be overwritten: never serve it with this disk again",
         );
     }
-    Ok(Finding { text: words(to, &result), result, failures: Vec::new() })
+    Ok(Finding { text: text(to, &result), result, failures: Vec::new() })
 }
 
 /// The result as text.
-fn words(to: &str, result: &Value) -> String {
+fn text(to: &str, result: &Value) -> String {
     let count = |name: &str| result[name].as_u64().unwrap_or(0);
     let (blocks, left_out, lost) = (count("blocks"), count("left_out_blocks"), count("lost_blocks"));
     let mut text = format!(

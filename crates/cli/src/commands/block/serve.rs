@@ -47,7 +47,7 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     let endpoint = match endpoint {
         Ok(endpoint) => endpoint,
         Err(error) => {
-            let failures = daemon.stop(&|words| common.say(words)).failures;
+            let failures = daemon.stop(&|message| common.say(message)).failures;
             return Err(std::iter::once(error).chain(failures).collect::<Vec<_>>().join("; "));
         }
     };
@@ -61,7 +61,7 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     common.say("closing: finishing requests in flight; another signal exits immediately");
     signals::exit_at_another(signals).map_err(|error| format!("cannot handle signals: {error}"))?;
     drop(endpoint);
-    let Stopped { result, failures } = daemon.stop(&|words| common.say(words));
+    let Stopped { result, failures } = daemon.stop(&|message| common.say(message));
     Ok(Finding { result, text: String::new(), failures })
 }
 

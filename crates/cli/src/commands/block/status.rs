@@ -68,9 +68,9 @@ fn progress(arguments: &Arguments) -> Result<Finding, String> {
         (None, None) => return Err("no cache named: give the --socket of its server, or its --flash".into()),
     };
     if let Some(disk) = &arguments.disk {
-        let (figures, words, failures) = of_disk(disk, status["volume"]["uuid"].as_str())?;
+        let (figures, message, failures) = of_disk(disk, status["volume"]["uuid"].as_str())?;
         status["disk"] = figures;
-        let text = if arguments.flash.is_some() { figures::text(&status) + &words } else { words };
+        let text = if arguments.flash.is_some() { figures::text(&status) + &message } else { message };
         return Ok(Finding { result: status, text, failures });
     }
     let text = if arguments.prometheus { prometheus::text(&status) } else { figures::text(&status) };
@@ -84,7 +84,7 @@ fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>
     }
     let traces = traces(disk);
     let mark = traces.mark().map(|mark| format!("{mark:032x}"));
-    let words = match &mark {
+    let text = match &mark {
         Some(mark) => format!("{disk} belongs to the cache {mark}\n"),
         None if traces.is_file() => format!("{disk} has no mark of a cache\n"),
         None => {
@@ -97,7 +97,7 @@ fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>
         format!("--disk {disk}: belongs to the cache {mark}, the flash to the cache {uuid}")
     };
     let failures = is_others.then(failure).into_iter().collect();
-    Ok((json!({ "cache": mark }), words, failures))
+    Ok((json!({ "cache": mark }), text, failures))
 }
 
 fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {

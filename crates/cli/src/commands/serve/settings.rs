@@ -123,8 +123,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("serve.toml");
         std::fs::write(&file, text).unwrap();
-        let words = ["flashwright", "serve", file.to_str().unwrap()].into_iter().chain(typed.iter().copied());
-        let expanded = flags_file::expand(Cli::command(), words.map(Into::into).collect())?;
+        let message =
+            ["flashwright", "serve", file.to_str().unwrap()].into_iter().chain(typed.iter().copied());
+        let expanded = flags_file::expand(Cli::command(), message.map(Into::into).collect())?;
         let cli = Cli::try_parse_from(expanded).map_err(|error| one_line(&error.to_string()))?;
         let Command::Serve(arguments) = cli.command else { panic!("another command") };
         Ok(arguments.settings)
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn wrong_key_or_value_is_reported_with_file_line_and_nearest_name() {
-        for (text, words) in [
+        for (text, message) in [
             ("drum = 5", "serve.toml: line 1: unknown key `drum`; did you mean `dram`? "),
             (
                 "\ndram = \"x\"",
@@ -184,7 +185,7 @@ mod tests {
             ("prefix-delimiter = \"::\"", "\"::\" is not one ASCII character"),
         ] {
             let error = settings(text, &[]).unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
     }
 }

@@ -52,7 +52,7 @@ pub fn parsed(text: &str) -> Result<SimulatedAdmission, String> {
 }
 
 /// A rule as typed.
-pub fn words(rule: SimulatedAdmission) -> String {
+pub fn text(rule: SimulatedAdmission) -> String {
     match rule {
         SimulatedAdmission::Always => "always".to_owned(),
         SimulatedAdmission::Probability(probability) => format!("probability:{probability}"),
@@ -75,11 +75,11 @@ pub fn check(rule: SimulatedAdmission, ignores_size: bool, samples: bool) -> Res
     if ignores_size && is_by_size {
         return Err(format!(
             "--admission {}: needs sizes, which --ignore-size and a --size in objects ignore",
-            words(rule)
+            text(rule)
         ));
     }
     if samples {
-        return Err(format!("--admission {}: cannot be combined with --sample", words(rule)));
+        return Err(format!("--admission {}: cannot be combined with --sample", text(rule)));
     }
     Ok(())
 }
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_as_words_parses_back() {
-        for text in [
+    fn rule_as_text_parses_back() {
+        for rule in [
             "reject-first",
             "below:4096",
             "probability:0.25",
@@ -98,7 +98,7 @@ mod tests {
             "adaptsize",
             "adaptsize:500",
         ] {
-            assert_eq!(words(parsed(text).unwrap()), text);
+            assert_eq!(text(parsed(rule).unwrap()), rule);
         }
         assert_eq!(parsed("below:4KiB"), Ok(SimulatedAdmission::Below(4096)));
     }

@@ -18,8 +18,8 @@ pub(super) fn warnings(arguments: &Arguments, policies: &[Named]) -> Vec<String>
     let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
     let names = names.join(", ");
     let lost = |flag: &Flag| flag.is_given && !policies.iter().any(flag.is_used);
-    let words = |flag: Flag| format!("{}: has no effect on {names}; it is for {}", flag.name, flag.by);
-    flags(arguments).into_iter().filter(lost).map(words).collect()
+    let text = |flag: Flag| format!("{}: has no effect on {names}; it is for {}", flag.name, flag.by);
+    flags(arguments).into_iter().filter(lost).map(text).collect()
 }
 
 fn flags(arguments: &Arguments) -> [Flag; 10] {

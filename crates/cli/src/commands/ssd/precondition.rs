@@ -55,10 +55,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             });
             bar.finish();
             let outcome = outcome.map_err(|error| error.to_string())?;
-            let words = format!("{}: {}\n", arguments.device.display(), text::outcome(&outcome));
+            let text = format!("{}: {}\n", arguments.device.display(), text::outcome(&outcome));
             let failures = (!outcome.steady).then(|| "the drive did not reach a steady state".to_owned());
             let failures = failures.into_iter().collect();
-            Ok(Finding { failures, ..finding(json::outcome(&outcome), words) })
+            Ok(Finding { failures, ..finding(json::outcome(&outcome), text) })
         })
     };
     let config = json!({

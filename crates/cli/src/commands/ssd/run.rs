@@ -236,7 +236,7 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
     let failures = state.err().into_iter().map(|error| format!("the model's state: {error}")).collect();
     let mut result = result::json(arguments, (card, shape), &stats, &latency);
     result["was_stopped"] = (counted == Counted::Part).into();
-    let text = result::words(&result);
+    let text = result::text(&result);
     Ok(Finding { result, text, failures })
 }
 
@@ -271,8 +271,8 @@ impl Arguments {
         let of_mixed = [("--random-space", self.random_space), ("--random-writes", self.random_writes)];
         for (flag, share) in of_mixed.into_iter().filter_map(|(flag, share)| Some((flag, share?))) {
             if share <= 0.0 || share >= 1.0 {
-                let words = "must be above 0% and below 100%: --pattern mixed has two parts that are written";
-                return Err(format!("{flag}: {} %; {words}", share * 100.0));
+                let text = "must be above 0% and below 100%: --pattern mixed has two parts that are written";
+                return Err(format!("{flag}: {} %; {text}", share * 100.0));
             }
         }
         if self.reads >= 1.0 {

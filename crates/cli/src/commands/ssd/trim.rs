@@ -33,8 +33,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         });
         bar.finish();
         let trimmed = trimmed.map_err(|error| error.to_string())?;
-        let words = format!("{}: {} trimmed\n", arguments.device.display(), text::bytes(trimmed.into()));
-        Ok(finding(json!({ "trimmed_bytes": trimmed }), words))
+        let text = format!("{}: {} trimmed\n", arguments.device.display(), text::bytes(trimmed.into()));
+        Ok(finding(json!({ "trimmed_bytes": trimmed }), text))
     });
     arguments.common.conclude("ssd trim", &config(&arguments.device), found)
 }

@@ -161,9 +161,9 @@ impl Plan {
 impl Cell {
     /// The cell's command line.
     pub fn arguments(&self) -> Vec<OsString> {
-        let words = std::iter::once("flashwright").chain(self.command.name.split(' ')).map(OsString::from);
+        let text = std::iter::once("flashwright").chain(self.command.name.split(' ')).map(OsString::from);
         let flags = self.flags.iter().map(OsString::from);
-        words.chain([OsString::from(&self.argument)]).chain(flags).collect()
+        text.chain([OsString::from(&self.argument)]).chain(flags).collect()
     }
 
     /// Whether it draws plots into a directory.
@@ -218,7 +218,7 @@ fn json_of(value: &toml::Value) -> Value {
 mod tests {
     use super::*;
 
-    fn words(cell: &Cell) -> String {
+    fn command(cell: &Cell) -> String {
         let words: Vec<String> =
             cell.arguments().iter().map(|word| word.to_string_lossy().into_owned()).collect();
         words.join(" ")
@@ -230,7 +230,8 @@ mod tests {
             "command = \"simulate\"\n[fixed]\ntrace = \"a.csv\"\nignore_size = true\n[axes]\npolicy = [\"lru\", [\"fifo\", \"sieve\"]]\nsize = [\"1%\", 100]",
         )
         .unwrap();
-        let cells: Vec<String> = (0..plan.count()).map(|number| words(&plan.cell(number).unwrap())).collect();
+        let cells: Vec<String> =
+            (0..plan.count()).map(|number| command(&plan.cell(number).unwrap())).collect();
         let prefix = "flashwright simulate a.csv --ignore-size";
         let expected = ["lru --size=1%", "lru --size=100", "fifo,sieve --size=1%", "fifo,sieve --size=100"];
         assert_eq!(cells, expected.map(|rest| format!("{prefix} --policy={rest} --threads=1")));
@@ -241,7 +242,7 @@ mod tests {
         let text = "command = \"bench\"\n[axes]\nconfig = [\"c.json\"]\n\"cache_config.cacheSizeMB\" = [64]\nset = [[\"a=1\", \"b=2\"]]";
         let cells = [Plan::parse(text).unwrap().cell(0).unwrap()];
         assert_eq!(
-            words(&cells[0]),
+            command(&cells[0]),
             "flashwright bench c.json --set=cache_config.cacheSizeMB=64 --set=a=1 --set=b=2"
         );
         assert_eq!(cells[0].values["cache_config.cacheSizeMB"], 64);

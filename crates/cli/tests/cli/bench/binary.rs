@@ -69,10 +69,10 @@ fn binary_trace_errors_are_reported_before_the_run() {
     let make = r#"{ "test_config": { "generator": "replay", "traceFileName": "one.csv",
         "replayGeneratorConfig": { "binaryFileName": "one.fwt" } } }"#;
     let make = write(folder.path(), "make.json", make);
-    let refused = |arguments: &[&str], words: &str| {
+    let refused = |arguments: &[&str], text: &str| {
         let output = flashwright(&[&["bench"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{}", out(&output));
-        assert!(err(&output).contains(words), "{}", err(&output));
+        assert!(err(&output).contains(text), "{}", err(&output));
     };
     let into = |name: &str| format!("test_config.replayGeneratorConfig.binaryFileName={name}");
     refused(&[&make, "--set", &into("one.csv")], "would overwrite the input trace");

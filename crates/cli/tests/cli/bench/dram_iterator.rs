@@ -20,26 +20,26 @@ fn run(changes: &[&str], code: i32) -> (String, String) {
 }
 
 fn result(changes: &[&str]) -> (Value, String) {
-    let (result, words) = run(changes, 0);
-    (serde_json::from_str(&result).unwrap(), words)
+    let (result, text) = run(changes, 0);
+    (serde_json::from_str(&result).unwrap(), text)
 }
 
 #[test]
 fn iterations_visit_dram_items_and_are_reported() {
     for mode in ["regular", "lock_group"] {
         let mode_is = format!("test_config.dramIteratorMode={mode}");
-        let (result, words) = result(&[&mode_is, "test_config.dramIteratorIntervalMs=1"]);
+        let (result, text) = result(&[&mode_is, "test_config.dramIteratorIntervalMs=1"]);
         let seen = &result["totals"]["dram_iterator"];
         let of = |name: &str| seen[name].as_u64().unwrap_or_else(|| panic!("{name}: {seen}"));
         assert_eq!((&seen["mode"], &result["instances"][0]["dram_iterator"]), (&mode.into(), seen));
         assert!(of("sweeps") > 0 && of("ns") > 0 && of("items") > 0, "{seen}");
         assert!(of("items") <= 100 * of("sweeps") && of("last_sweep_items") <= 100, "{seen}");
         assert_eq!(of("bytes"), 108 * of("items"));
-        assert!(words.contains("== DRAM Iterator Stats ==") && words.contains("Items visited :"), "{words}");
-        assert_eq!(words.contains("dramIteratorMode: runs as `regular`"), mode == "lock_group", "{words}");
+        assert!(text.contains("== DRAM Iterator Stats ==") && text.contains("Items visited :"), "{text}");
+        assert_eq!(text.contains("dramIteratorMode: runs as `regular`"), mode == "lock_group", "{text}");
     }
-    let (without, words) = result(&["test_config.dramIteratorMode=disabled"]);
-    assert!(without["totals"].get("dram_iterator").is_none() && !words.contains("DRAM Iterator"), "{words}");
+    let (without, text) = result(&["test_config.dramIteratorMode=disabled"]);
+    assert!(without["totals"].get("dram_iterator").is_none() && !text.contains("DRAM Iterator"), "{text}");
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn progress_line_reports_iterations() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let lines = std::fs::read_to_string(stats).unwrap();
     let line = lines.lines().find(|line| line.starts_with("Instance")).unwrap();
-    let words = line.split("DRAM iterator regular: +").nth(1).unwrap_or_else(|| panic!("{line}"));
-    assert!(words.ends_with(", 0 sweep exceptions."), "{line}");
+    let text = line.split("DRAM iterator regular: +").nth(1).unwrap_or_else(|| panic!("{line}"));
+    assert!(text.ends_with(", 0 sweep exceptions."), "{line}");
 }
 
 /// One instance has no iterator; the other's iterator is in a long pause when the run ends.
@@ -86,7 +86,7 @@ fn iteration_ends_with_the_run() {
 
 #[test]
 fn invalid_iterator_settings_are_rejected() {
-    for (changes, words) in [
+    for (changes, text) in [
         (["dramIteratorIntervalMs=0", "numOps=1"], "dramIteratorIntervalMs: must be above 0"),
         (["dramIteratorWorkMs=5", "numOps=1"], "dramIteratorWorkMs: must be 0 if dramIteratorSleepMs is 0"),
         (
@@ -96,7 +96,7 @@ fn invalid_iterator_settings_are_rejected() {
     ] {
         let changes = changes.map(|change| format!("test_config.{change}"));
         let (_, reported) = run(&changes.each_ref().map(String::as_str), 2);
-        assert!(reported.contains(words), "{reported}");
+        assert!(reported.contains(text), "{reported}");
     }
 }
 
@@ -125,18 +125,18 @@ fn validation_rejects_iterators_in_simulated_runs() {
             "nvmCacheSizeMB: needs 1048576000000 bytes",
         ),
     ];
-    for (flags, words) in cases {
+    for (flags, text) in cases {
         let flags = [&["bench", &file], device.as_flattened(), flags].concat();
         for more in [&["--validate"][..], &[&["--validate"], &later[..]].concat(), &[]] {
-            if more.is_empty() && words.is_empty() {
+            if more.is_empty() && text.is_empty() {
                 continue;
             }
             let output = flashwright(&[&flags[..], more].concat());
             // A missing trace also stops a run.
-            let runs = words.is_empty() && !more.contains(&"test_config.traceFileName=later.csv");
+            let runs = text.is_empty() && !more.contains(&"test_config.traceFileName=later.csv");
             assert_eq!(output.status.code(), Some(if runs { 0 } else { 2 }), "{more:?}: {}", err(&output));
-            assert!(err(&output).contains(words), "{more:?}: {}", err(&output));
-            assert!(words != mode || err(&output).contains(&file), "{}", err(&output));
+            assert!(err(&output).contains(text), "{more:?}: {}", err(&output));
+            assert!(text != mode || err(&output).contains(&file), "{}", err(&output));
         }
     }
 }

@@ -119,7 +119,7 @@ fn foreign_event_file_is_refused_and_unchanged() {
     let results = directory.path().join("result.json");
     let lost = "precious.csv is not an event file and would be overwritten; use another file\n";
     let nowhere = directory.path().join("no/events.csv");
-    for (events, words) in [
+    for (events, text) in [
         (&precious, lost),
         (&nowhere, "no is not a directory\n"),
         (&directory.path().to_owned(), " is not a file\n"),
@@ -128,7 +128,7 @@ fn foreign_event_file_is_refused_and_unchanged() {
             let output = flashwright(&[&["bench", &file, "--set", &set(events)], flags].concat());
             assert_eq!(output.status.code(), Some(2));
             let said = err(&output);
-            assert!(said.contains("cache_config.eventTrackerFilePath: ") && said.ends_with(words), "{said}");
+            assert!(said.contains("cache_config.eventTrackerFilePath: ") && said.ends_with(text), "{said}");
             assert!(!out(&output).contains("Test Results") && !results.exists());
         }
     }

@@ -141,10 +141,10 @@ fn persistent_cache_overwrites_foreign_data_only_with_force() {
     {
         std::fs::write(&path, &held).unwrap();
         let refused = run(&[]);
-        let words = err(&refused);
+        let text = err(&refused);
         assert_eq!(refused.status.code(), Some(2));
-        assert!(words.contains("nvmCachePaths") && words.contains(path.to_str().unwrap()), "{words}");
-        assert!(words.contains(said) && words.contains("--force"), "{words}");
+        assert!(text.contains("nvmCachePaths") && text.contains(path.to_str().unwrap()), "{text}");
+        assert!(text.contains(said) && text.contains("--force"), "{text}");
         let forced = run(&["--force"]);
         assert_eq!(forced.status.code(), Some(0), "{}", err(&forced));
         assert_eq!(run(&[]).status.code(), Some(0), "the file belongs to a cache");

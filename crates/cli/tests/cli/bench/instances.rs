@@ -60,9 +60,10 @@ fn instances_on_a_model_drive_report_its_write_amplification_and_their_handles()
         [(0, "loc", 1), (0, "soc", 2), (1, "loc", 0), (1, "soc", 0), (2, "loc", 4), (2, "soc", 5)]
     );
     let said = err(&output);
-    for words in ["Instance 1    : loc handle 0, soc handle 0", "Instance 2    : loc handle 4, soc handle 5"]
+    for message in
+        ["Instance 1    : loc handle 0, soc handle 0", "Instance 2    : loc handle 4, soc handle 5"]
     {
-        assert!(said.contains(words), "{said}");
+        assert!(said.contains(message), "{said}");
     }
 }
 
@@ -100,9 +101,9 @@ fn wrong_trace_format_is_found_before_flash_is_written() {
     for more in [&[][..], &["--validate"]] {
         let output = flashwright(&[&["bench", &file, "--device", &device][..], more].concat());
         assert_eq!(output.status.code(), Some(2), "{}", out(&output));
-        let words = "instance 1: test_config.traceFileName: ";
+        let text = "instance 1: test_config.traceFileName: ";
         assert!(
-            err(&output).contains(words) && err(&output).contains("cdn.csv: this is a `cdn` trace"),
+            err(&output).contains(text) && err(&output).contains("cdn.csv: this is a `cdn` trace"),
             "{}",
             err(&output)
         );

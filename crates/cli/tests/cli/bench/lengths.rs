@@ -132,24 +132,24 @@ fn warm_up_by_trace_time_requires_timestamps_but_no_flash() {
         std::fs::read_to_string(&file).unwrap().replace(r#""nvmCacheSizeMB": 16"#, r#""nvmCacheSizeMB": 0"#);
     std::fs::write(&file, &text).unwrap();
     let both = ["requestTimestampThreshold=1000", "evictionCountThreshold=5"];
-    let (result, words) = replayed(&file, &both, 0);
+    let (result, message) = replayed(&file, &both, 0);
     assert!(
-        words.contains("evictionCountThreshold: has no effect: nvmCacheSizeMB is 0, there is no flash"),
-        "{words}"
+        message.contains("evictionCountThreshold: has no effect: nvmCacheSizeMB is 0, there is no flash"),
+        "{message}"
     );
     assert!((1000..=1013).contains(&count(&result, "/totals/warmup/ops")), "{}", result["totals"]["warmup"]);
 
     let online = RUN.replace("\"online\"", "\"online\", \"checkNvmCacheWarmUp\": true");
     let (_made_up, run) = config("run.json", &online);
-    let (_, words) = replayed(&run, &both, 2);
+    let (_, message) = replayed(&run, &both, 2);
     assert!(
-        words.contains("requestTimestampThreshold: only for replays: a generator has no timestamps"),
-        "{words}"
+        message.contains("requestTimestampThreshold: only for replays: a generator has no timestamps"),
+        "{message}"
     );
     std::fs::write(&file, text.replace(r#""traceSpeed": 1000,"#, "")).unwrap();
     std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,1\n").unwrap();
-    let (_, words) = replayed(&file, &both, 2);
-    assert!(words.contains("its requests have no timestamps"), "{words}");
+    let (_, message) = replayed(&file, &both, 2);
+    assert!(message.contains("its requests have no timestamps"), "{message}");
 }
 
 #[test]

@@ -27,10 +27,10 @@ fn run(file: &str, changes: &[&str]) -> Value {
     json(&["bench", file].into_iter().chain(set).collect::<Vec<_>>())
 }
 
-fn refused(file: &str, flags: &[&str], words: &str) {
+fn refused(file: &str, flags: &[&str], text: &str) {
     let output = flashwright(&[&["bench", file], flags].concat());
     assert_eq!(output.status.code(), Some(2), "{}", err(&output));
-    assert!(err(&output).contains(words), "{}", err(&output));
+    assert!(err(&output).contains(text), "{}", err(&output));
 }
 
 fn count(result: &Value, path: &str) -> u64 {
@@ -212,7 +212,7 @@ fn unwritable_miss_trace_is_refused_before_the_run() {
     let flash = format!(r#"cache_config.nvmCachePaths=["{}"]"#, directory.path().join("flash").display());
     let with_flash = ["--set", &flash, "--set", "cache_config.nvmCacheSizeMB=32"];
     let named = |name: &str| format!("test_config.missTraceFile={name}");
-    for (name, words) in [
+    for (name, text) in [
         ("trace.csv", "missTraceFile: "),
         ("link.csv", "would overwrite an input trace"),
         ("./trace.csv", "would overwrite an input trace"),
@@ -221,7 +221,7 @@ fn unwritable_miss_trace_is_refused_before_the_run() {
         ("/dev/null", "it is not a regular file"),
         ("misses.bz2", "asks for cannot be written"),
     ] {
-        refused(&file, &[&["--set", &named(name)], &with_flash[..]].concat(), words);
+        refused(&file, &[&["--set", &named(name)], &with_flash[..]].concat(), text);
     }
     refused(&file, &["--validate", "--set", &named("link.csv")], "would overwrite an input trace");
     let part = ["--set", "test_config.traceFileName=old.part", "--set", "test_config.missTraceFile=old"];

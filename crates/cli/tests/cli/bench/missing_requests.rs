@@ -37,9 +37,9 @@ fn num_ops_below_a_hot_key_reports_the_requests_not_made() {
         let made = result["totals"]["ops"].as_u64().unwrap();
         assert!((100..=110).contains(&made), "{made}");
         assert_eq!((trace(&result, "requests"), trace(&result, "requests_not_made")), (1010, 1010 - made));
-        let words = format!("{} of 1,010 requests", 1010 - made);
+        let text = format!("{} of 1,010 requests", 1010 - made);
         let remarks = remarks(&result);
-        assert!(remarks.contains(&words) && remarks.contains("numOps, 100 per thread"), "{remarks}");
+        assert!(remarks.contains(&text) && remarks.contains("numOps, 100 per thread"), "{remarks}");
         assert!(remarks.contains("numOps 1,010 executes them all"), "{remarks}");
     }
     let all = json(&["bench", &file, "--set", "test_config.numOps=1010"]);
@@ -139,6 +139,6 @@ fn replay_ops_replay_only_the_named_operations() {
     assert_eq!((gets, deletes), (200, 200));
     assert!((1..=100).contains(&filled), "only missed gets are filled: {filled}");
     let output = super::flashwright(&["bench", &file, "--set", r#"test_config.replayOps=["PUT"]"#]);
-    let words = super::err(&output);
-    assert!(output.status.code() == Some(2) && words.contains("replayOps[0]: unknown name `PUT`"), "{words}");
+    let text = super::err(&output);
+    assert!(output.status.code() == Some(2) && text.contains("replayOps[0]: unknown name `PUT`"), "{text}");
 }

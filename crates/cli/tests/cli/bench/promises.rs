@@ -91,7 +91,7 @@ fn outputs_never_overwrite_inputs_or_each_other() {
     std::fs::write(at("replay.json"), replay).unwrap();
     std::os::unix::fs::symlink("small.json", at("link.jsonl")).unwrap();
     std::os::unix::fs::symlink("later.svg", at("dangling.json")).unwrap();
-    for (flags, words) in [
+    for (flags, text) in [
         (vec!["--json", &file], "small.json: would overwrite the input "),
         (vec!["--intervals", &at("link.jsonl")], "link.jsonl: would overwrite the input "),
         (vec!["--progress_stats_file", &file], "small.json: would overwrite the input "),
@@ -101,7 +101,7 @@ fn outputs_never_overwrite_inputs_or_each_other() {
     ] {
         let output = flashwright(&[&["bench", &file], &flags[..]].concat());
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", out(&output));
-        assert!(err(&output).contains(words), "{flags:?}: {}", err(&output));
+        assert!(err(&output).contains(text), "{flags:?}: {}", err(&output));
     }
     let output = flashwright(&["bench", &at("replay.json"), "--json", &at("trace.csv")]);
     assert!(err(&output).contains("trace.csv: would overwrite the input "), "{}", err(&output));
@@ -167,10 +167,10 @@ fn unrecovered_persistent_cache_is_reported() {
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         out(&output)
     };
-    let words = "was not recovered; this run started with an empty one: ";
-    assert!(!run(&[]).contains(words) && !run(&[]).contains(words));
+    let text = "was not recovered; this run started with an empty one: ";
+    assert!(!run(&[]).contains(text) && !run(&[]).contains(text));
     let larger = run(&["cache_config.nvmCacheSizeMB=40"]);
-    assert!(larger.contains(&format!("{words}the earlier cache divided flash differently")), "{larger}");
+    assert!(larger.contains(&format!("{text}the earlier cache divided flash differently")), "{larger}");
     std::fs::write(directory.path().join("state"), "").unwrap();
     let output = flashwright(&["bench", &file, "--validate"]);
     assert!(err(&output).contains("state is a file, not a directory"), "{}", err(&output));

@@ -107,12 +107,12 @@ fn misspelt_column_is_reported() {
     for flags in [&["--json", "-"][..], &["--validate"]] {
         let output = flashwright(&[&["bench", &file], flags].concat());
         let said = err(&output);
-        for words in [
+        for text in [
             "trace.csv: column `opcount` is not used; did you mean `op_count`?",
             "trace.csv: column `colour` is not used",
             "trace.csv: no column `op_count`: each row is one request",
         ] {
-            assert!(said.contains(words), "{said}");
+            assert!(said.contains(text), "{said}");
         }
     }
     assert!(json(&["bench", &file])["totals"]["warnings"].to_string().contains("did you mean `op_count`?"));

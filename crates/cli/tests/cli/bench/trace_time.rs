@@ -93,7 +93,7 @@ fn threads_at_different_trace_times_do_not_block_each_other() {
 
 #[test]
 fn trace_time_without_timestamps_or_with_a_generator_is_refused() {
-    let refused = |trace: &str, set: &[&str], words: &str| {
+    let refused = |trace: &str, set: &[&str], message: &str| {
         let (directory, file) =
             config("run.json", &text(r#", "nvmCacheSizeMB": 32, "nvmCachePaths": ["flash"]"#, ""));
         std::fs::write(directory.path().join("trace.csv"), trace).unwrap();
@@ -101,7 +101,7 @@ fn trace_time_without_timestamps_or_with_a_generator_is_refused() {
         let path = format!(r#"cache_config.nvmCachePaths=["{}"]"#, flash.display());
         let output = flashwright(&[&["bench", &file, "--set", &path], set].concat());
         assert_eq!(output.status.code(), Some(2), "{}", err(&output));
-        assert!(err(&output).contains(words), "{}", err(&output));
+        assert!(err(&output).contains(message), "{}", err(&output));
         assert!(!flash.exists(), "nothing was written");
     };
     refused("key,op,size\na,GET,1\n", &[], "its requests have no timestamps");

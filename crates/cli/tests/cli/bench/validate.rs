@@ -25,23 +25,23 @@ fn every_shipped_cachebench_config_is_valid() {
     assert_eq!(files.len(), 118);
     for file in files {
         let output = flashwright(&["bench", file.to_str().unwrap(), "--validate", "--json", "-"]);
-        let words = format!("{}: {}", file.display(), err(&output));
+        let text = format!("{}: {}", file.display(), err(&output));
         let result: serde_json::Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{words}"));
-        assert_eq!(result["valid"], true, "{words}");
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{text}"));
+        assert_eq!(result["valid"], true, "{text}");
         let stops = result["stops"].as_array().cloned().unwrap_or_default();
         let known =
             ["does not exist", "no such device", "No such file", "of memory", "which is not supported yet"];
         let is_known =
-            |stop: &serde_json::Value| known.iter().any(|words| stop.as_str().unwrap().contains(words));
-        assert!(stops.iter().all(is_known), "{words}");
-        assert_eq!(output.status.code(), Some(if stops.is_empty() { 0 } else { 2 }), "{words}");
+            |stop: &serde_json::Value| known.iter().any(|text| stop.as_str().unwrap().contains(text));
+        assert!(stops.iter().all(is_known), "{text}");
+        assert_eq!(output.status.code(), Some(if stops.is_empty() { 0 } else { 2 }), "{text}");
         if !stops.is_empty() {
             let run = flashwright(&["bench", file.to_str().unwrap(), "--timeout-seconds", "1"]);
             assert_eq!(run.status.code(), Some(2), "the run is refused as well: {}", err(&run));
         }
         let warnings = result["warnings"].as_array().unwrap().len();
-        assert!(warnings <= 10, "{warnings} warnings: {words}");
+        assert!(warnings <= 10, "{warnings} warnings: {text}");
     }
 }
 
@@ -56,15 +56,15 @@ fn missing_trace_fails_run_and_validation() {
         let output = flashwright(&[&["bench", config.to_str().unwrap()], arguments].concat());
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, words) = message(&["--validate"]);
-    assert!(code == Some(2) && words.contains("test_config.traceFileName: "), "{words}");
+    let (code, text) = message(&["--validate"]);
+    assert!(code == Some(2) && text.contains("test_config.traceFileName: "), "{text}");
     let remedy = "later.csv does not exist; name another with --set test_config.traceFileName=FILE";
-    assert!(words.contains(remedy), "{words}");
-    assert_eq!(message(&[]), (code, words));
+    assert!(text.contains(remedy), "{text}");
+    assert_eq!(message(&[]), (code, text));
     for wrong in ["numThreads=0", "replayGeneratorConfig.ampFactor=5000000000"] {
-        let (code, words) = message(&["--validate", "--set", &format!("test_config.{wrong}")]);
+        let (code, text) = message(&["--validate", "--set", &format!("test_config.{wrong}")]);
         let key = wrong.split('=').next().unwrap();
-        assert!(code == Some(2) && words.contains(key), "whatever else is wrong is: {words}");
+        assert!(code == Some(2) && text.contains(key), "whatever else is wrong is: {text}");
     }
 }
 
@@ -138,9 +138,9 @@ fn flash_file_on_a_file_system_of_the_kernel_fails_run_and_validation() {
             let device = format!("file:{flash}");
             let asked = ["bench", config.to_str().unwrap(), "--device", &device];
             let output = flashwright(&[&asked[..], more].concat());
-            let words = err(&output);
-            assert_eq!(output.status.code(), Some(2), "{flash} {more:?}: {words}");
-            assert!(words.contains("no file can be created in /"), "{flash} {more:?}: {words}");
+            let message = err(&output);
+            assert_eq!(output.status.code(), Some(2), "{flash} {more:?}: {message}");
+            assert!(message.contains("no file can be created in /"), "{flash} {more:?}: {message}");
         }
     }
 }
@@ -167,10 +167,10 @@ fn flash_file_in_a_directory_without_permission_fails_run_and_validation() {
             command.uid(NOBODY);
         }
         let output = command.current_dir("/").output().unwrap();
-        let words = err(&output);
+        let message = err(&output);
         assert!(
-            output.status.code() == Some(2) && words.contains("no file can be created in"),
-            "{more:?}: {words}"
+            output.status.code() == Some(2) && message.contains("no file can be created in"),
+            "{more:?}: {message}"
         );
     }
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -68,8 +68,8 @@ fn unknown_keys_are_skipped_on_request_and_removed_by_null() {
     let text = text.replacen(r#""numOps""#, r#""simulTraceTimeStamp": true, "numOp": 3, "numOps""#, 1);
     let (_directory, file) = config("fork.json", &text);
     let output = flashwright(&["bench", &file]);
-    let words = err(&output);
-    assert!(output.status.code() == Some(2) && words.contains("--ignore-unknown"), "{words}");
+    let message = err(&output);
+    assert!(output.status.code() == Some(2) && message.contains("--ignore-unknown"), "{message}");
     let result = json(&["bench", &file, "--ignore-unknown"]);
     let warnings = result["totals"]["warnings"].as_array().unwrap();
     let about: Vec<&str> =
@@ -117,11 +117,11 @@ fn unavailable_memory_is_refused_before_the_run() {
     ] {
         for validate in [&["--validate"][..], &[]] {
             let output = flashwright(&[&["bench", &file][..], flags, validate].concat());
-            let words = err(&output);
-            assert_eq!(output.status.code(), Some(2), "{words}");
+            let text = err(&output);
+            assert_eq!(output.status.code(), Some(2), "{text}");
             assert!(
-                words.contains(&format!("{key}: the run takes ")) && words.contains("--scale 1/"),
-                "{words}"
+                text.contains(&format!("{key}: the run takes ")) && text.contains("--scale 1/"),
+                "{text}"
             );
         }
     }
@@ -133,11 +133,11 @@ fn run_with_all_inserts_rejected_fails_with_one_remedy() {
     let large =
         ["--set", "test_config.valSizeRange=[5242880, 5242881]", "--set", "cache_config.cacheSizeMB=512"];
     let output = flashwright(&[&["bench", &file][..], &large].concat());
-    let (said, words) = (super::out(&output), err(&output));
-    assert_eq!(output.status.code(), Some(1), "{words}");
+    let (said, text) = (super::out(&output), err(&output));
+    assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(said.contains("inserts into DRAM were refused (too large): nothing was stored"), "{said}");
     let remedy = "no chunk can be larger than 4 MiB: request smaller values, or chained items";
-    assert!(words.contains(remedy) && said.contains(remedy), "{words}{said}");
+    assert!(text.contains(remedy) && said.contains(remedy), "{text}{said}");
     assert!(!said.contains("raise") && !said.contains("Finished!"), "{said}");
 }
 
@@ -164,11 +164,11 @@ fn full_disk_leaves_complete_interval_rows_and_is_reported() {
         .args(slow)
         .output()
         .unwrap();
-    let words = err(&output);
-    assert_eq!(output.status.code(), Some(2), "{words}");
+    let message = err(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(
-        words.contains("warning: writing ") && words.contains("no further intervals are written"),
-        "{words}"
+        message.contains("warning: writing ") && message.contains("no further intervals are written"),
+        "{message}"
     );
     let text = std::fs::read_to_string(&intervals).unwrap();
     let columns = |line: &str| line.split(',').count();

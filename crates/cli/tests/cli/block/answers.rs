@@ -17,7 +17,7 @@ fn settings_of_a_cache_are_listed_served_or_not() {
     let server = place.serve();
     assert!(place.ask("set", &["dirty_percent=33", "latency_gate_ms=20"]).status.success());
     let served = figures(place.ask("set", &json));
-    let words = printed(&place.ask("set", &[]));
+    let text = printed(&place.ask("set", &[]));
     server.stop();
     let closed = figures(place.run("set", &json, true));
     for listed in [&served, &closed] {
@@ -25,7 +25,7 @@ fn settings_of_a_cache_are_listed_served_or_not() {
         assert_eq!(listed["tuning"]["latency_gate_ms"], 20);
         assert_eq!(listed["settings"][4]["flashcache_names"][0], "dirty_thresh_pct");
     }
-    let line = words.lines().find(|line| line.starts_with("dirty_percent ")).unwrap();
+    let line = text.lines().find(|line| line.starts_with("dirty_percent ")).unwrap();
     assert!(line.split_whitespace().nth(1) == Some("33") && line.contains("share of dirty blocks"), "{line}");
     // Without a cache.
     let named = figures(flashwright(&[&["block", "set"][..], &json].concat()));

@@ -23,9 +23,9 @@ fn is_there(place: &Place) -> bool {
 }
 
 fn block(place: &Place, command: &str, flash: &str, disk: &str, more: &[&str]) -> (Option<i32>, String) {
-    let mut words = place.command(command, false);
-    words.args(["--flash", flash, "--disk", disk]).args(&place.flags).args(more);
-    let output = words.current_dir(place.directory.path()).output().unwrap();
+    let mut text = place.command(command, false);
+    text.args(["--flash", flash, "--disk", disk]).args(&place.flags).args(more);
+    let output = text.current_dir(place.directory.path()).output().unwrap();
     (output.status.code(), printed(&output))
 }
 
@@ -40,7 +40,7 @@ fn stripes_are_accepted_and_their_members_checked() {
     let server = place.serve_with(&["--flash", flash, "--disk", disk]);
     fill(&place);
     server.kill();
-    for (flash, disk, words) in [
+    for (flash, disk, text) in [
         ("stripe:f1,f3,f2", disk, "f3: is given as member 2 of its stripe, but is member 3"),
         ("stripe:f1,f2", disk, "f1: belongs to a stripe of 3 members, but 2 are given"),
         ("stripe:f1,f2,disk", disk, "disk: is not a member of a stripe of flash"),
@@ -51,7 +51,7 @@ fn stripes_are_accepted_and_their_members_checked() {
         ("stripe:f1,f2,f3", "f2", "f2"),
     ] {
         let (code, said) = block(&place, "flush", flash, disk, &[]);
-        assert!(code == Some(2) && said.contains(words), "{flash} {disk}: {said}");
+        assert!(code == Some(2) && said.contains(text), "{flash} {disk}: {said}");
     }
     let (_, marked) = block(&place, "status", flash, disk, &[]);
     if marked.contains("belongs to the cache") {
@@ -100,9 +100,9 @@ fn failed_create_removes_stripe_labels() {
     }
     // In blocks of 512 bytes: the labels fit below the limit, everything else does not.
     let limited = "trap '' XFSZ; ulimit -f 512; exec \"$0\" block create \"$@\"";
-    let create = |words: &str| {
+    let create = |text: &str| {
         let mut shell = Command::new("sh");
-        shell.args(["-c", words, FLASHWRIGHT, "--flash", "stripe:f1,f2", "--disk", "d", "--yes"]);
+        shell.args(["-c", text, FLASHWRIGHT, "--flash", "stripe:f1,f2", "--disk", "d", "--yes"]);
         let output = shell.args(&place.flags).current_dir(place.path("")).output().unwrap();
         (output.status.code(), printed(&output))
     };
@@ -134,12 +134,12 @@ fn model_ssd_reports_write_amplification_and_keeps_data_in_a_file() {
     let server = place.serve_with(&["--flash", flash, "--disk", disk]);
     assert!(is_there(&place));
     server.stop();
-    for (flash, words) in [
+    for (flash, text) in [
         ("sim:test", "needs a card and the device that has its bytes, as in sim:test:/tmp/flash.img"),
         ("sim:tset:f", "no such card; "),
     ] {
         let (code, said) = block(&place, "check", flash, disk, &[]);
-        assert!(code == Some(2) && said.contains(words), "{said}");
+        assert!(code == Some(2) && said.contains(text), "{said}");
     }
     assert_eq!(block(&place, "flush", "f", "d", &[]).0, Some(0), "the cache opens without the models");
 }
@@ -173,11 +173,11 @@ fn zero_stats_and_do_sync_work_and_unsupported_actions_are_explained() {
     assert!(status["counted_seconds"].as_f64() < status["up_seconds"].as_f64());
     assert!(place.ask("set", &["stop_sync=1"]).status.success());
     server.stop();
-    for (words, expected) in [
+    for (text, expected) in [
         ("zero_stats=1", "zero_stats=1: is for a cache that is being served"),
         ("fast_remove=1", "fast_remove: has no counterpart here: stop the server"),
     ] {
-        let said = printed(&place.run("set", &[words], true));
+        let said = printed(&place.run("set", &[text], true));
         assert!(said.contains(expected), "{said}");
     }
 }

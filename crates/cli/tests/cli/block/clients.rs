@@ -57,14 +57,14 @@ fn client_rules_apply_at_start_and_change_for_open_connections() {
 fn invalid_rule_is_rejected_with_name_value_and_reason() {
     let place = Place::new();
     let server = place.serve();
-    for (words, expected) in [
+    for (text, expected) in [
         (&["cache_all=0", "blacklist=pid:x"][..], "blacklist=pid:x: \"pid:x\" must be pid: and the number"),
         (&["cache_all=0", "dirty_procent=1"], "dirty_procent: unknown setting"),
         (&["cache_al=0"], "cache_al: unknown setting; did you mean cache_all?"),
         (&["max_pids=7"], "max_pids: has no counterpart here: cached_clients and uncached_clients have room"),
         (&["pid_expiry_secs=7"], "a process stays on its list until it is removed"),
     ] {
-        let refused = place.ask("set", words);
+        let refused = place.ask("set", text);
         assert_eq!(refused.status.code(), Some(2));
         assert!(printed(&refused).contains(expected), "{}", printed(&refused));
     }

@@ -18,8 +18,8 @@ fn served_flash_file_is_refused_through_a_loop_device() {
     for refused in [served, checked] {
         let said = printed(&refused);
         assert_eq!(refused.status.code(), Some(2), "{said}");
-        let words = format!("{} is in use: process {} (", flash.0, server.child.0.id());
-        assert!(said.contains(&words) && said.contains("has the file behind it, "), "{said}");
+        let text = format!("{} is in use: process {} (", flash.0, server.child.0.id());
+        assert!(said.contains(&text) && said.contains("has the file behind it, "), "{said}");
     }
     // The disk of another cache.
     let other = place.path("other");
@@ -41,8 +41,8 @@ fn file_served_through_one_loop_device_is_refused_through_another() {
     let server = place.serve_with(&["--flash", &flash.0, "--disk", "disk"]);
     let refused = place.run("status", &["--flash", &again.0], false);
     assert_eq!(refused.status.code(), Some(2), "{}", printed(&refused));
-    let words = format!("{} is in use: {}, which has the same bytes of the same file, is", again.0, flash.0);
-    assert!(printed(&refused).contains(&words), "{}", printed(&refused));
+    let text = format!("{} is in use: {}, which has the same bytes of the same file, is", again.0, flash.0);
+    assert!(printed(&refused).contains(&text), "{}", printed(&refused));
     server.stop();
     assert_eq!(place.run("status", &["--flash", &again.0], false).status.code(), Some(0));
 }

@@ -33,12 +33,12 @@ fn served(place: &Place) -> (String, String, serde_json::Value, String) {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(server.0.stdout.as_mut().unwrap()), &mut ready)
         .unwrap();
     let status = place.status();
-    let words = printed(&place.ask("status", &[]));
+    let text = printed(&place.ask("status", &[]));
     let metrics = printed(&place.ask("status", &["--prometheus"]));
     server.0.kill().unwrap();
     let mut warned = String::new();
     std::io::Read::read_to_string(server.0.stderr.as_mut().unwrap(), &mut warned).unwrap();
-    (warned, words, status, metrics)
+    (warned, text, status, metrics)
 }
 
 /// Catches a regression: the cache is reported as recovered and sound.
@@ -46,18 +46,18 @@ fn served(place: &Place) -> (String, String, serde_json::Value, String) {
 fn flush_that_may_be_incomplete_is_dropped_with_a_warning() {
     let place = damaged(0);
     let check = place.run("check", &["--full"], true);
-    let words = printed(&check);
-    assert!(check.status.success(), "a power cut can leave the same state: {words}");
+    let text = printed(&check);
+    assert!(check.status.success(), "a power cut can leave the same state: {text}");
     let warning =
         "the last flush was not on flash as it was written, and 2 written blocks of it were dropped";
-    assert!(words.contains(&format!("WARNING: {warning}")), "{words}");
-    assert!(words.contains("sound but for the end that is missing"), "{words}");
-    let (warned, words, status, metrics) = served(&place);
+    assert!(text.contains(&format!("WARNING: {warning}")), "{text}");
+    assert!(text.contains("sound but for the end that is missing"), "{text}");
+    let (warned, text, status, metrics) = served(&place);
     assert!(
         warned.contains(&format!("warning: --flash {}: {warning}", place.path("flash").display())),
         "{warned}"
     );
-    assert!(words.contains(&format!("WARNING: {warning}")), "{words}");
+    assert!(text.contains(&format!("WARNING: {warning}")), "{text}");
     let recovery = &status["recovery"];
     assert_eq!((&recovery["rolled_back"], &recovery["rolled_back_blocks"]), (&true.into(), &2.into()));
     assert!(metrics.contains("flashwright_block_rolled_back_blocks{"), "{metrics}");
@@ -67,13 +67,13 @@ fn flush_that_may_be_incomplete_is_dropped_with_a_warning() {
 fn damage_to_an_acknowledged_flush_fails_the_check() {
     let place = damaged(1500);
     let check = place.run("check", &["--full"], true);
-    let words = printed(&check);
-    assert_eq!(check.status.code(), Some(1), "{words}");
+    let text = printed(&check);
+    assert_eq!(check.status.code(), Some(1), "{text}");
     let warning = "1 block of the last acknowledged flush is damaged on flash";
-    assert!(words.contains(&format!("WARNING: {warning}")) && words.contains("NOT sound"), "{words}");
-    assert!(words.contains("the checksum of page"), "{words}");
-    let (warned, words, status, _) = served(&place);
-    assert!(warned.contains(warning) && words.contains(warning), "{warned}{words}");
+    assert!(text.contains(&format!("WARNING: {warning}")) && text.contains("NOT sound"), "{text}");
+    assert!(text.contains("the checksum of page"), "{text}");
+    let (warned, text, status, _) = served(&place);
+    assert!(warned.contains(warning) && text.contains(warning), "{warned}{text}");
     let recovery = &status["recovery"];
     assert_eq!((&recovery["rolled_back_blocks"], &recovery["damaged_blocks"]), (&0.into(), &1.into()));
     // A reader gets an error instead of wrong bytes.

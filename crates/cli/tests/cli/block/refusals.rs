@@ -166,8 +166,8 @@ fn regular_file_is_never_replaced_by_a_socket() {
             command.arg(flag).arg(path);
         });
         let refused = command.output().unwrap();
-        let words = format!("error: {flag} {}: exists and is not a socket\n", mine.display());
-        assert_eq!((refused.status.code(), printed(&refused)), (Some(2), words));
+        let text = format!("error: {flag} {}: exists and is not a socket\n", mine.display());
+        assert_eq!((refused.status.code(), printed(&refused)), (Some(2), text));
         assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
     }
     // Sockets left by a killed server do not stop the next one.
@@ -323,7 +323,7 @@ fn cache_is_not_overwritten_without_force() {
 #[test]
 fn usage_errors_report_the_reason() {
     let place = Place::new();
-    for (command, more, words) in [
+    for (command, more, text) in [
         (
             "create",
             &["--mode", "write-bakc"][..],
@@ -383,7 +383,7 @@ fn usage_errors_report_the_reason() {
     ] {
         let output = place.run(command, more, true);
         assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {}", printed(&output));
-        assert!(printed(&output).contains(words), "{command} {more:?}: {}", printed(&output));
+        assert!(printed(&output).contains(text), "{command} {more:?}: {}", printed(&output));
     }
     let same = place.command("check", false).arg("--flash").arg("a").arg("--disk").arg("a").output().unwrap();
     assert!(printed(&same).contains("cannot be both the flash and the disk"), "{}", printed(&same));
@@ -392,7 +392,7 @@ fn usage_errors_report_the_reason() {
     same.args(["--flash", "flash", "--disk", "link"]).args(&place.flags).current_dir(place.directory.path());
     let said = printed(&same.output().unwrap());
     assert!(said.contains("flash, which is link, cannot be both the flash and the disk"), "{said}");
-    for (flash, words) in [
+    for (flash, text) in [
         ("nowhere", "nowhere: does not exist; --flash-size SIZE creates it"),
         // Kinds of devices of other commands, and unknown ones.
         (
@@ -413,7 +413,7 @@ fn usage_errors_report_the_reason() {
         let mut absent = place.command("create", false);
         absent.args(["--flash", flash, "--disk", "disk", "--yes"]).args(&place.flags);
         let absent = absent.current_dir(place.directory.path()).output().unwrap();
-        assert!(absent.status.code() == Some(2) && printed(&absent).contains(words), "{}", printed(&absent));
+        assert!(absent.status.code() == Some(2) && printed(&absent).contains(text), "{}", printed(&absent));
     }
     let nothing = flashwright(&["block", "replay"]);
     assert!(printed(&nothing).contains("name a TRACE, or use --generate mysql8"), "{}", printed(&nothing));
@@ -447,7 +447,7 @@ fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
         assert_eq!(reported["caches"][1]["geometry"]["placement"], "permuted");
         assert_eq!(reported["caches"][1]["tuning"]["hot_percent"], 75);
     }
-    for (flags, words) in [
+    for (flags, text) in [
         (["--associativity", "0"], "--associativity 0: must be from 1 to 32768"),
         (["--block-size", "5000"], "--block-size 5000: must be a power of two"),
         // No cache can have blocks of this size.
@@ -464,11 +464,11 @@ fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     ] {
         let refused = replay(&flags);
         assert_eq!(refused.status.code(), Some(2), "{flags:?}");
-        assert!(printed(&refused).contains(words), "{}", printed(&refused));
+        assert!(printed(&refused).contains(text), "{}", printed(&refused));
     }
     let contradicted = replay(&["--sweep", "hot-percent", "--set", "hot_percent=50"]);
-    let words = "--set hot_percent=50: contradicts --sweep hot-percent";
-    assert!(printed(&contradicted).contains(words), "{}", printed(&contradicted));
+    let text = "--set hot_percent=50: contradicts --sweep hot-percent";
+    assert!(printed(&contradicted).contains(text), "{}", printed(&contradicted));
     let all_warm_up = replay(&["--warm-up", "2"]);
     assert_eq!(all_warm_up.status.code(), Some(1));
     assert!(printed(&all_warm_up).contains("no request was counted"), "{}", printed(&all_warm_up));
@@ -506,8 +506,8 @@ fn unwritable_result_is_refused_before_devices_change() {
             let mut line = place.command(command, true);
             line.args(*more).args(["--json", result]).current_dir(place.directory.path());
             let output = line.output().unwrap();
-            let words = printed(&output);
-            assert!(output.status.code() == Some(2) && words.contains(reason), "{command} {result}: {words}");
+            let text = printed(&output);
+            assert!(output.status.code() == Some(2) && text.contains(reason), "{command} {result}: {text}");
             assert!(both() == before, "{command} {result}");
         }
     }
@@ -527,9 +527,9 @@ fn result_never_overwrites_a_served_device() {
             let mut line = place.command(command, false);
             line.arg("--socket").arg(place.path("s")).args(more).args(["--json", device]);
             let output = line.current_dir(place.directory.path()).output().unwrap();
-            let words = printed(&output);
-            assert_eq!(output.status.code(), Some(2), "{command} {device}: {words}");
-            assert!(words.contains("would overwrite the device /"), "{command} {device}: {words}");
+            let text = printed(&output);
+            assert_eq!(output.status.code(), Some(2), "{command} {device}: {text}");
+            assert!(text.contains("would overwrite the device /"), "{command} {device}: {text}");
         }
         let result = place.path("result");
         // The second time the file exists and is not a device.

@@ -49,12 +49,12 @@ fn cache_of_a_file_is_served_and_listed() {
 }
 
 fn serve_file(place: &Place, more: &[&str]) -> Server {
-    let mut words = vec!["photos.toml"];
-    words.extend(more);
+    let mut text = vec!["photos.toml"];
+    text.extend(more);
     // The settings file already names the flash, the disk and the socket.
     let mut command = place.command("serve", false);
     let mut child =
-        command.args(words).current_dir(place.directory.path()).stdout(Stdio::piped()).spawn().unwrap();
+        command.args(text).current_dir(place.directory.path()).stdout(Stdio::piped()).spawn().unwrap();
     let mut ready = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut ready)
         .unwrap();

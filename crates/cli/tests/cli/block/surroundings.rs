@@ -10,8 +10,8 @@ use crate::{err, flashwright, receives_sighup};
 /// The command of a server on the cache, started with this `ulimit`.
 fn limited(place: &Place, limit: &str, more: &[&str]) -> Command {
     let mut shell = Command::new("sh");
-    let words = format!("ulimit {limit}; exec \"$0\" \"$@\"");
-    shell.args(["-c", &words, FLASHWRIGHT, "block", "serve", "--flash", "flash", "--disk", "disk"]);
+    let text = format!("ulimit {limit}; exec \"$0\" \"$@\"");
+    shell.args(["-c", &text, FLASHWRIGHT, "block", "serve", "--flash", "flash", "--disk", "disk"]);
     shell.args(&place.flags).args(["--socket", "s"]).args(more).current_dir(place.directory.path());
     shell
 }
@@ -45,8 +45,8 @@ fn connections_beyond_the_hard_limit_are_refused_by_flag() {
     let place = Place::new();
     let refused = limited(&place, "-n 300", &["--connections", "100"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    let words = "--connections 100: needs 428 file descriptors, but the limit is 300";
-    assert!(printed(&refused).contains(words), "{}", printed(&refused));
+    let text = "--connections 100: needs 428 file descriptors, but the limit is 300";
+    assert!(printed(&refused).contains(text), "{}", printed(&refused));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn closed_terminal_stops_a_server_cleanly() {
 fn server_under_nohup_outlives_its_terminal() {
     let place = Place::new();
     let mut shell = Command::new("sh");
-    let words = "trap '' HUP; exec \"$0\" block serve --flash flash --disk disk --socket s \"$@\"";
-    shell.args(["-c", words, FLASHWRIGHT]).args(&place.flags).current_dir(place.directory.path());
+    let text = "trap '' HUP; exec \"$0\" block serve --flash flash --disk disk --socket s \"$@\"";
+    shell.args(["-c", text, FLASHWRIGHT]).args(&place.flags).current_dir(place.directory.path());
     let server = ready(shell);
     signal(&server, "HUP");
     assert!(place.ask("status", &[]).status.success());

@@ -129,8 +129,8 @@ fn drive_error_reaches_the_caller_with_its_status() {
     fail(0x280);
     let error = write(&device, PlacementHandle::DEFAULT, 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Medium);
-    let words = "/dev/ng0n1: write of 4096 bytes at 0: write fault (NVMe status 280h)";
-    assert_eq!(error.to_string(), words);
+    let message = "/dev/ng0n1: write of 4096 bytes at 0: write fault (NVMe status 280h)";
+    assert_eq!(error.to_string(), message);
     fail(0x021);
     write(&device, PlacementHandle::DEFAULT, 1).expect("an interrupted command is retried");
 }

@@ -313,8 +313,8 @@ impl BlockTrace {
             return Err(BlockTraceError::Row { path: file.path.clone(), row: file.row, problem });
         }
         let rest = if is_last { "; the rest of the file is skipped" } else { "; the row is skipped" };
-        let words = || format!("{}: row {}: {problem}{rest}", file.path.display(), file.row);
-        self.stats.first_wrong.get_or_insert_with(words);
+        let message = || format!("{}: row {}: {problem}{rest}", file.path.display(), file.row);
+        self.stats.first_wrong.get_or_insert_with(message);
         Ok(())
     }
 

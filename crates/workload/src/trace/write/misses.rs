@@ -55,8 +55,8 @@ impl Miss<'_> {
     }
 }
 
-fn write(line: &mut Vec<u8>, words: std::fmt::Arguments<'_>) {
-    line.write_fmt(words).expect("writing to memory cannot fail");
+fn write(line: &mut Vec<u8>, message: std::fmt::Arguments<'_>) {
+    line.write_fmt(message).expect("writing to memory cannot fail");
 }
 
 /// Writes a trace of misses. If dropped without [`finish`](Self::finish), it removes the incomplete file.

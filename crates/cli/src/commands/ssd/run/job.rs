@@ -114,7 +114,7 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     result["gc"] = json!(upkeep.victims.to_string());
     super::result::add_interval(&mut result, "dlwa_last_tenth", card);
     write_parquet(flags.parquet.as_ref(), &result, "intervals")?;
-    let text = report::text(&result) + &super::result::interval_words(&result);
+    let text = report::text(&result) + &super::result::interval_text(&result);
     let failures = state.into_iter().map(|error| format!("the model's state: {error}")).collect();
     Ok(Finding { result, text, failures })
 }

@@ -58,12 +58,12 @@ const MANY_WRITES: f64 = 1e9;
 
 /// Prints what a large run takes and how `--scale` reduces it.
 pub(super) fn hint(arguments: &Arguments, layout: &Layout) {
-    if let Some(words) = words(arguments, layout) {
-        Bar::new(Unit::Steps, arguments.common.quiet).line(&words);
+    if let Some(text) = text(arguments, layout) {
+        Bar::new(Unit::Steps, arguments.common.quiet).line(&text);
     }
 }
 
-fn words(arguments: &Arguments, layout: &Layout) -> Option<String> {
+fn text(arguments: &Arguments, layout: &Layout) -> Option<String> {
     let writes = f64::from(layout.shape().logical_pages) * (1.0 + arguments.warm_up + arguments.measure);
     let memory_bytes = layout.mapping_bytes();
     if memory_bytes < MUCH_BYTES && writes < MANY_WRITES {

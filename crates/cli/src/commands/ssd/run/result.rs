@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use bench::evaluate::criteria::time_words;
+use bench::evaluate::criteria::time_text;
 use bench::report::text::grouped;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ pub(super) fn add_interval(result: &mut Value, name: &str, card: &Card) {
 }
 
 /// The interval for people; empty if there is none.
-pub(super) fn interval_words(result: &Value) -> String {
+pub(super) fn interval_text(result: &Value) -> String {
     let interval = &result["dlwa_interval"];
     let (Some(low), Some(high)) = (interval["low"].as_f64(), interval["high"].as_f64()) else {
         return String::new();
@@ -73,7 +73,7 @@ pub(super) fn interval_words(result: &Value) -> String {
 }
 
 /// For people.
-pub(super) fn words(result: &Value) -> String {
+pub(super) fn text(result: &Value) -> String {
     let mut text = String::new();
     if result["was_stopped"] == true {
         text += "stopped early: the figures cover the pages written up to then\n";
@@ -88,7 +88,7 @@ pub(super) fn words(result: &Value) -> String {
             form["formula"].as_str().unwrap_or("")
         );
     }
-    text += &interval_words(result);
+    text += &interval_text(result);
     for stream in result["streams"].as_array().filter(|streams| streams.len() > 1).into_iter().flatten() {
         let order = stream["order"].as_str().unwrap_or("");
         let _ = writeln!(text, "  stream {} ({order})  {:.4}", stream["handle"], number(&stream["dlwa"]));
@@ -106,7 +106,7 @@ pub(super) fn words(result: &Value) -> String {
     for served in ["read", "write"] {
         let latency = &result["latency_ns"][served];
         if latency["count"].as_u64().is_some_and(|count| count > 0) {
-            let time = |name: &str| time_words(Duration::from_nanos(number(&latency[name]) as u64));
+            let time = |name: &str| time_text(Duration::from_nanos(number(&latency[name]) as u64));
             let _ = writeln!(
                 text,
                 "{served:5} latency        mean {}, p50 {}, p99 {}, p999 {}, max {}",

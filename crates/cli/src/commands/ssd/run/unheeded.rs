@@ -19,8 +19,8 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), String> {
         return Err(format!("{flag}: has no effect with --pattern {pattern}; it is for --pattern {heeds}"));
     }
     if arguments.collection_frontier.is_some() && places_data {
-        let words = "has no effect on a drive that places data, which separates relocated data by handle";
-        return Err(format!("--collection-frontier: {words}; it is for --placement off"));
+        let text = "has no effect on a drive that places data, which separates relocated data by handle";
+        return Err(format!("--collection-frontier: {text}; it is for --placement off"));
     }
     Ok(())
 }
