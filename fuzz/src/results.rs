@@ -30,10 +30,10 @@ pub fn check(data: &[u8]) {
     let run = match Finished::read(&file) {
         Ok(run) => run,
         Err(error) => {
-            let words = error.to_string();
+            let message = error.to_string();
             return assert!(
-                words.starts_with(file.to_str().unwrap()) && words.lines().count() == 1,
-                "{words}"
+                message.starts_with(file.to_str().unwrap()) && message.lines().count() == 1,
+                "{message}"
             );
         }
     };

@@ -50,13 +50,13 @@ def call(
     """Run a command and return its JSON. Its warnings become Python warnings."""
     shown = bar(arguments[0]) if progress else None
     try:
-        words, said = _native.call(arguments, shown.update if shown else None, list(policies))
+        text, said = _native.call(arguments, shown.update if shown else None, list(policies))
     finally:
         if shown:
             shown.close()
     for warning in said:
         warnings.warn(warning, stacklevel=stacklevel)
-    result: dict[str, Any] = json.loads(words)
+    result: dict[str, Any] = json.loads(text)
     return result
 
 
