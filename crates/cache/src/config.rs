@@ -1,5 +1,6 @@
 //! The configuration of a cache, and its builder.
 
+mod pairs;
 mod recover_after;
 pub mod regions;
 mod removal;
@@ -23,6 +24,8 @@ use crate::item::Layer;
 pub use crate::dram::{DramConfig, DramConfigError, PolicyFactory, PoolConfig, PoolId};
 pub use crate::memory::Memory;
 pub use crate::spawner::{Spawn, Task as BackgroundTask};
+pub use pairs::{KeyPrefix, PairConfig};
+pub(crate) use pairs::{Partitions, in_partition};
 pub use recover_after::RecoverAfter;
 pub use removal::{Removal, RemoveCallback};
 pub use small_items::{LogOptions, SmallItems};
@@ -100,6 +103,8 @@ pub struct FlashConfig {
     pub device: Arc<dyn Device>,
     /// Engine pairs that share the key space; more than one divides it into arenas.
     pub pairs: Vec<PairConfig>,
+    /// Pairs that store only keys with a prefix. All other keys share the other pairs.
+    pub key_prefixes: Vec<KeyPrefix>,
     /// Items whose key and value have at most this size go to the buckets. Changing it may divide the device differently, and then nothing
     /// is recovered: see [`Recovery::Reopen`].
     pub small_item_max_bytes: usize,
@@ -134,21 +139,12 @@ pub struct FlashConfig {
     pub separate_metadata: bool,
 }
 
-/// One pair of engines.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PairConfig {
-    /// Share of the device, 0 to 1.
-    pub device_share: f64,
-    /// Share of that for small objects, 0 to 1: 0 means regions only, 1 means buckets only.
-    pub soc_share: f64,
-}
-
 /// How existing contents of the device are handled when a cache opens on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// Recovers the contents after a clean close, and after the other ends that the last cache was
     /// [prepared for](FlashConfig::recover_after). Starts empty on a blank device, after a crash otherwise, and if the last cache divided
-    /// the device differently: other sizes of the device, buckets, filters, regions or their units, other shares or pairs, another
+    /// the device differently: other sizes of the device, buckets, filters, regions or their units, other shares, pairs or prefixes, another
     /// [engine for small items](FlashConfig::small_items) or other options of the log except readmission, another
     /// [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), a region order that does or does not protect items, or another
     /// alignment or snapshot area. [`loss`](crate::stats::FlashStats::loss) has the reason. A device that holds other data is refused,
@@ -173,6 +169,7 @@ impl FlashConfig {
         Self {
             device,
             pairs: vec![PairConfig { device_share: 1.0, soc_share: 0.1 }],
+            key_prefixes: Vec::new(),
             small_item_max_bytes: 2048,
             bucket_bytes: 4096,
             filter_bytes_per_bucket: 8,
@@ -196,6 +193,7 @@ pub struct Builder {
     config: CacheConfig,
     max_item_bytes: Option<u32>,
     small_item_share: Option<f64>,
+    flash_partitions: Vec<(Vec<u8>, f64)>,
     small_items: Option<SmallItems>,
     recover_after: Option<RecoverAfter>,
     clock: Arc<dyn Clock>,
@@ -204,8 +202,17 @@ pub struct Builder {
 impl Builder {
     pub(crate) fn new() -> Self {
         let (config, clock) = (CacheConfig::default(), Arc::new(SystemClock));
-        let (small_item_share, small_items, recover_after) = (None, None, None);
-        Self { config, max_item_bytes: None, small_item_share, small_items, recover_after, clock }
+        let (small_item_share, flash_partitions) = (None, Vec::new());
+        let (small_items, recover_after) = (None, None);
+        Self {
+            config,
+            max_item_bytes: None,
+            small_item_share,
+            flash_partitions,
+            small_items,
+            recover_after,
+            clock,
+        }
     }
 
     /// Memory for items in DRAM, in bytes; 64 MiB by default. Indexes and policies take additional memory: see
@@ -305,6 +312,17 @@ impl Builder {
     #[must_use]
     pub fn small_item_share(mut self, share: f64) -> Self {
         self.small_item_share = Some(share);
+        self
+    }
+
+    /// Reserves a share of flash, between 0 and 1, for the keys with a prefix. All other keys share the rest, and cannot evict these
+    /// keys from flash. Each part has engines of its own, which need at least a few regions of space. To be called once per prefix; if
+    /// several prefixes match a key, the longest decides.
+    ///
+    /// A change of the parts makes the next cache on the device start empty: see [`Recovery::Reopen`].
+    #[must_use]
+    pub fn flash_partition(mut self, prefix: impl Into<Vec<u8>>, share: f64) -> Self {
+        self.flash_partitions.push((prefix.into(), share));
         self
     }
 
@@ -528,6 +546,11 @@ impl Builder {
 
     /// Applies settings that depend on others, independent of the order of calls, and checks the largest item.
     fn finished(mut self) -> Result<CacheConfig, CacheError> {
+        if !self.flash_partitions.is_empty() {
+            let flash = self.config.flash.as_mut();
+            let flash = flash.ok_or_else(|| CacheError::Config("a flash_partition needs flash".into()))?;
+            pairs::divide(&self.flash_partitions, &mut flash.pairs, &mut flash.key_prefixes)?;
+        }
         if let Some(share) = self.small_item_share {
             let flash = self.config.flash.as_mut();
             let flash = flash.ok_or_else(|| CacheError::Config("a small_item_share needs flash".into()))?;

@@ -36,7 +36,7 @@ impl Engine {
                 let under_way = if self.is_in_callback() { None } else { self.in_flight.under_way(hash) };
                 match under_way {
                     Some(fetch) => fetch,
-                    None if !flash.may_contain(hash) => return None,
+                    None if !flash.may_contain(hash, key) => return None,
                     // The fetch may wait for the eviction that this thread is in, so this thread must not wait for the fetch.
                     None if self.is_in_callback() => break None,
                     None => match self.in_flight.join(hash, key) {

@@ -317,7 +317,7 @@ impl Engine {
     fn may_be_on_flash(&self, key: &[u8], hash: KeyHash) -> bool {
         let Some(flash) = &self.flash else { return false };
         let lock = self.dram.lock(hash);
-        lock.find(key).is_some() || self.in_flight.under_way(hash).is_some() || flash.may_contain(hash)
+        lock.find(key).is_some() || self.in_flight.under_way(hash).is_some() || flash.may_contain(hash, key)
     }
 }
 
@@ -500,7 +500,8 @@ impl Engine {
         self.closing.note_removal();
         self.in_flight.overtake(hash);
         // The filter may no longer contain an item that was evicted from its bucket, but whose destructor was not called yet.
-        (self.destructor.is_some() || flash.may_contain(hash)) && flash.forget(hash, key, destructor_reason)
+        (self.destructor.is_some() || flash.may_contain(hash, key))
+            && flash.forget(hash, key, destructor_reason)
     }
 
     /// Waits until the removals of copies on flash so far are recorded for recovery after a kill, if they are to be. No key is locked.

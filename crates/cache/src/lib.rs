@@ -185,6 +185,13 @@ impl Cache {
         self.engine.flash.as_ref().map(|flash| flash.stats().health)
     }
 
+    /// The counters of each [pair](FlashConfig::pairs), in order; those of [partitions](Builder::flash_partition) follow the pairs for
+    /// all other keys, in the order of the calls. Empty without a flash tier.
+    #[must_use]
+    pub fn pair_stats(&self) -> Vec<stats::PairStats> {
+        self.engine.flash.as_ref().map_or_else(Vec::new, |flash| flash.pair_stats())
+    }
+
     /// All counters since the cache was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {

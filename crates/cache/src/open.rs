@@ -9,7 +9,10 @@ use device::{Clock, Device, SliceDevice, VirtualClock};
 use crate::background::Background;
 use crate::claim::Claim;
 use crate::close::Closing;
-use crate::config::{CacheConfig, FlashConfig, LogOptions, PairConfig, RecoverAfter, Removal, SmallItems};
+use crate::config::{
+    CacheConfig, FlashConfig, LogOptions, PairConfig, Partitions, RecoverAfter, Removal, SmallItems,
+    in_partition,
+};
 use crate::dram::{Dram, OnExpiry, OnUnlinkExpired};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
@@ -186,10 +189,12 @@ async fn open_flash(
     events: Option<&Arc<Events>>,
     waiting: Waiting,
 ) -> Result<(FlashTier, u64), CacheError> {
+    let partitions = Partitions::new(config.pairs.len(), &config.key_prefixes)?;
     let setups = setups(config, clock, whole.seed, callbacks, reported_keys(whole, events).as_ref())?;
     let (pairs, hash_seed) = open_pairs(config, setups, new_seed, waiting).await?;
     let tier = FlashTier::new(Parts {
         pairs,
+        partitions,
         device: Arc::clone(&config.device),
         admission: Arc::clone(&config.admission),
         clock: Arc::clone(clock),
@@ -274,9 +279,9 @@ async fn open_pairs(
     waiting: Waiting,
 ) -> Result<(Vec<Pair>, u64), CacheError> {
     let inherited = 1..earlier_pairs_end(&config.device, waiting).await;
-    for setup in &mut setups {
+    for (pair, setup) in setups.iter_mut().enumerate() {
         setup.covers_earlier_data = inherited.contains(&setup.offset_bytes);
-        setup.check(waiting).await?;
+        setup.check(waiting).await.map_err(|error| in_partition(error, &config.key_prefixes, pair))?;
     }
     for setup in &setups {
         setup.erase_earlier_data(waiting).await?;

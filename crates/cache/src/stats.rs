@@ -262,6 +262,34 @@ counters! {
     }
 }
 
+counters! {
+    /// One pair of engines: those of a [partition](crate::Builder::flash_partition), or of the keys without one.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct PairStats {
+        /// Size of its part of flash, without metadata.
+        bytes: state u64,
+        /// The part in use: buckets or pages that are not empty, and regions that are neither clean nor retired.
+        used_bytes: state u64,
+        /// Items that can be read, at most.
+        items: state u64,
+        /// Key and value bytes of the accepted items.
+        inserted_bytes: sum u64,
+        /// Bytes written.
+        written_bytes: sum u64,
+        /// Live items evicted.
+        evictions: sum u64,
+    }
+}
+
+impl PairStats {
+    pub(crate) fn add_engine(&mut self, (bytes, used_bytes): (u64, u64), items: u64, evictions: u64) {
+        self.bytes += bytes;
+        self.used_bytes += used_bytes;
+        self.items += items;
+        self.evictions += evictions;
+    }
+}
+
 impl FlashSpace {
     pub(crate) fn add(&mut self, (bytes, used_bytes): (u64, u64)) {
         self.bytes += bytes;

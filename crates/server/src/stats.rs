@@ -121,8 +121,9 @@ fn settings(shared: &Shared, lines: &mut Lines<'_>) {
 }
 
 fn tenants(shared: &Shared, lines: &mut Lines<'_>) {
-    let pools = shared.store.cache().stats().pools;
-    for TenantFigures { name, pool, counts } in shared.store.tenants().figures() {
+    let cache = shared.store.cache();
+    let (pools, pairs) = (cache.stats().pools, cache.pair_stats());
+    for TenantFigures { name, pool, flash_pair, counts } in shared.store.tenants().figures() {
         let PrefixCounts { gets, hits, sets, deletes } = counts;
         let mut stat = |figure: &str, value: u64| lines.stat(&format!("{name}:{figure}"), value);
         stat("cmd_get", gets);
@@ -135,6 +136,13 @@ fn tenants(shared: &Shared, lines: &mut Lines<'_>) {
             stat("dram_bytes", dram.allocated_bytes);
             stat("dram_limit_bytes", u64::from(pool.quota_slabs) * u64::from(pool.slab_bytes));
             stat("dram_evictions", dram.evictions);
+        }
+        if let Some(flash) = flash_pair.and_then(|pair| pairs.get(pair)) {
+            stat("flash_items", flash.items);
+            stat("flash_bytes", flash.used_bytes);
+            stat("flash_limit_bytes", flash.bytes);
+            stat("flash_written_bytes", flash.written_bytes);
+            stat("flash_evictions", flash.evictions);
         }
     }
 }

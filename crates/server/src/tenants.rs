@@ -1,4 +1,4 @@
-//! Tenants: keys with one prefix, which have counts of their own and, if they have a share, their own part of DRAM.
+//! Tenants: keys with one prefix, which have counts of their own and, if they have shares, their own parts of DRAM and of flash.
 
 use std::str::FromStr;
 
@@ -19,19 +19,25 @@ pub struct Tenant {
     pub prefix: String,
     /// Its share of DRAM, above 0 and below 1; `None` shares DRAM with all other keys.
     pub share: Option<f64>,
+    /// Its share of flash, above 0 and below 1; `None` shares flash with all other keys.
+    pub flash_share: Option<f64>,
 }
 
-/// A tenant is written `NAME=PREFIX` or `NAME=PREFIX:SHARE%`.
+/// How a tenant is written.
+const FORM: &str = "NAME=PREFIX, NAME=PREFIX:DRAM%, NAME=PREFIX:DRAM%/FLASH% or NAME=PREFIX:/FLASH%";
+
+/// A tenant is written `NAME=PREFIX`, followed by its shares if it has any: `:DRAM%`, `:DRAM%/FLASH%` or `:/FLASH%`.
 impl FromStr for Tenant {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = || format!("{text:?} is not a tenant: write NAME=PREFIX or NAME=PREFIX:SHARE%");
+        let form = || format!("{text:?} is not a tenant: write {FORM}");
         let (name, rest) = text.split_once('=').ok_or_else(form)?;
-        let (prefix, share) = match rest.rsplit_once(':') {
-            Some((prefix, share)) if share.ends_with('%') => (prefix, Some(&share[..share.len() - 1])),
-            _ => (rest, None),
+        let (prefix, shares) = match rest.rsplit_once(':') {
+            Some((prefix, shares)) if shares.ends_with('%') => (prefix, shares),
+            _ => (rest, ""),
         };
+        let (share, flash_share) = shares.split_once('/').unwrap_or((shares, ""));
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || !name.chars().all(is_name) || name == OTHERS {
             return Err(format!(
@@ -41,11 +47,13 @@ impl FromStr for Tenant {
         if prefix.is_empty() || prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(format!("{text:?}: a prefix is one or more characters of keys"));
         }
-        let share = share.map(|share| match share.parse::<f64>() {
-            Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent / 100.0),
+        let parsed = |share: &str| match share.strip_suffix('%').map(str::parse::<f64>) {
+            None if share.is_empty() => Ok(None),
+            Some(Ok(percent)) if percent > 0.0 && percent < 100.0 => Ok(Some(percent / 100.0)),
             _ => Err(format!("{text:?}: a share is above 0% and below 100%")),
-        });
-        Ok(Self { name: name.into(), prefix: prefix.into(), share: share.transpose()? })
+        };
+        let (share, flash_share) = (parsed(share)?, parsed(flash_share)?);
+        Ok(Self { name: name.into(), prefix: prefix.into(), share, flash_share })
     }
 }
 
@@ -60,6 +68,7 @@ pub struct Tenants {
 struct Counted {
     tenant: Tenant,
     pool: u8,
+    flash_pair: Option<usize>,
     counts: Counts,
 }
 
@@ -70,6 +79,8 @@ pub struct TenantFigures<'a> {
     pub name: &'a str,
     /// Its own pool of DRAM, if it has a share.
     pub pool: Option<u8>,
+    /// The [pair](cache::Cache::pair_stats) of its part of flash, if it has a share.
+    pub flash_pair: Option<usize>,
     /// Requests for its keys.
     pub counts: PrefixCounts,
 }
@@ -94,14 +105,18 @@ impl Tenants {
                 }
             }
         }
-        let shared: f64 = tenants.iter().filter_map(|tenant| tenant.share).sum();
-        if shared > 0.999 {
-            return Err(format!(
-                "the shares of tenants are {:.1}% together, which leaves nothing to other keys",
-                100.0 * shared
-            ));
+        for (of, sum) in [
+            ("DRAM", tenants.iter().filter_map(|it| it.share).sum::<f64>()),
+            ("flash", tenants.iter().filter_map(|it| it.flash_share).sum()),
+        ] {
+            if sum > 0.999 {
+                let percent = 100.0 * sum;
+                return Err(format!(
+                    "the shares of tenants are {percent:.1}% of {of} together, which leaves nothing to other keys"
+                ));
+            }
         }
-        let mut next_pool = 0;
+        let (mut next_pool, mut next_pair) = (0, 0);
         let mut all: Vec<Counted> = tenants
             .iter()
             .map(|tenant| {
@@ -109,7 +124,11 @@ impl Tenants {
                     next_pool += 1;
                     next_pool
                 });
-                Counted { tenant: tenant.clone(), pool, counts: Counts::default() }
+                let flash_pair = tenant.flash_share.map(|_| {
+                    next_pair += 1;
+                    next_pair
+                });
+                Counted { tenant: tenant.clone(), pool, flash_pair, counts: Counts::default() }
             })
             .collect();
         all.sort_by_key(|it| std::cmp::Reverse(it.tenant.prefix.len()));
@@ -125,6 +144,15 @@ impl Tenants {
         let own: Vec<(String, f64)> = own.collect();
         let rest = 1.0 - own.iter().map(|(_, share)| share).sum::<f64>();
         std::iter::once((OTHERS.to_owned(), rest)).chain(own).collect()
+    }
+
+    /// The prefixes with a part of flash and their shares, for [`Builder::flash_partition`](cache::Builder::flash_partition), in the
+    /// order in which figures number them.
+    #[must_use]
+    pub fn flash_partitions(&self) -> Vec<(&str, f64)> {
+        let mut own: Vec<&Counted> = self.all.iter().filter(|it| it.flash_pair.is_some()).collect();
+        own.sort_by_key(|it| it.flash_pair);
+        own.iter().filter_map(|it| Some((it.tenant.prefix.as_str(), it.tenant.flash_share?))).collect()
     }
 
     /// The pool of a key.
@@ -147,7 +175,12 @@ impl Tenants {
         let mut all: Vec<TenantFigures<'_>> = self
             .all
             .iter()
-            .map(|it| TenantFigures { name: &it.tenant.name, pool: own_pool(it), counts: it.counts.read() })
+            .map(|it| TenantFigures {
+                name: &it.tenant.name,
+                pool: own_pool(it),
+                flash_pair: it.flash_pair,
+                counts: it.counts.read(),
+            })
             .collect();
         all.sort_by_key(|it| it.name);
         all
@@ -177,7 +210,7 @@ mod tests {
 
     #[test]
     fn longest_prefix_decides_pool_and_counts() {
-        let tenants = tenants(&["a=user:", "b=user:vip::25%", "c=img/:50%"]).unwrap();
+        let tenants = tenants(&["a=user::/10%", "b=user:vip::25%", "c=img/:50%/30%"]).unwrap();
         assert_eq!(tenants.pools(), [("others".to_owned(), 0.25), ("b".into(), 0.25), ("c".into(), 0.5)]);
         for (key, pool) in [("user:1", 0), ("user:vip:1", 1), ("img/1", 2), ("other", 0)] {
             assert_eq!(tenants.pool_of(key.as_bytes()), pool, "{key}");
@@ -187,6 +220,9 @@ mod tests {
             tenants.figures().iter().map(|it| (it.name, it.pool, it.counts.gets, it.counts.hits)).collect();
         let expected = [("a", None, 1, 0), ("b", Some(1), 1, 1), ("c", Some(2), 1, 1)];
         assert_eq!(figures, expected);
+        assert_eq!(tenants.flash_partitions(), [("user:", 0.1), ("img/", 0.3)]);
+        let pairs: Vec<_> = tenants.figures().iter().map(|it| it.flash_pair).collect();
+        assert_eq!(pairs, [Some(1), None, Some(2)]);
         tenants.reset();
         assert!(tenants.figures().iter().all(|it| it.counts == PrefixCounts::default()));
     }
@@ -194,16 +230,19 @@ mod tests {
     #[test]
     fn wrong_tenants_are_refused_with_the_reason() {
         for (texts, message) in [
-            (&["a"][..], "write NAME=PREFIX or NAME=PREFIX:SHARE%"),
+            (&["a"][..], "write NAME=PREFIX, NAME=PREFIX:DRAM%, "),
             (&["=x"], "a tenant's name has letters"),
             (&["others=x"], "is not `others`"),
             (&["a="], "a prefix is one or more characters"),
             (&["a=x y"], "a prefix is one or more characters"),
             (&["a=x:0%"], "a share is above 0% and below 100%"),
             (&["a=x:q%"], "a share is above 0% and below 100%"),
+            (&["a=x:10/5%"], "a share is above 0% and below 100%"),
+            (&["a=x:10%/100%"], "a share is above 0% and below 100%"),
+            (&["a=x:/60%", "b=y:/40%"], "100.0% of flash together, which leaves nothing to other keys"),
             (&["a=x", "a=y"], "tenant a has the name or the prefix of a=x"),
             (&["a=x", "b=x"], "tenant b has the name or the prefix of a=x"),
-            (&["a=x:60%", "b=y:40%"], "100.0% together, which leaves nothing to other keys"),
+            (&["a=x:60%", "b=y:40%"], "100.0% of DRAM together, which leaves nothing to other keys"),
         ] {
             let error = tenants(texts).unwrap_err();
             assert!(error.contains(message), "{texts:?}: {error}");

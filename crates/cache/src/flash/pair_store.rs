@@ -24,7 +24,7 @@ use super::superblock::{
 use super::tier::Pair;
 use super::{HashFilter, Waiting};
 use crate::KeyHash;
-use crate::config::{FlashConfig, RecoverAfter, Recovery, SmallItems};
+use crate::config::{FlashConfig, KeyPrefix, RecoverAfter, Recovery, SmallItems};
 use crate::error::CacheError;
 use crate::open::FlashCallbacks;
 use journals::Chains;
@@ -384,6 +384,10 @@ impl PairSetup<'_> {
         // Not hashed for one pair, to keep the fingerprints of older stores.
         if self.config.pairs.len() > 1 {
             bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
+        }
+        for KeyPrefix { prefix, pair } in &self.config.key_prefixes {
+            bytes.extend([*pair as u64, prefix.len() as u64].map(u64::to_le_bytes).as_flattened());
+            bytes.extend(prefix);
         }
         if let SmallItems::Log(options) = self.config.small_items_or_default() {
             bytes.extend(b"log 2");

@@ -21,13 +21,13 @@ use super::small::{SmallEngine, StagedSmall};
 use super::soc;
 use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
-use crate::config::{Destroyed, Removal};
+use crate::config::{Destroyed, Partitions, Removal};
 use crate::dram::{Spill, Stage, Victim};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
 use crate::item::Layer;
 use crate::listener::{CaughtPanic, Destructor, Listener};
-use crate::stats::FlashStats;
+use crate::stats::{FlashStats, PairStats};
 
 /// Bit of [`FlashItem::tag`] that marks a chain. The lower bits contain the pool.
 const CHAINED: u16 = 1 << 15;
@@ -39,6 +39,7 @@ const SHORT_LIVED: u16 = 1;
 /// The flash tier.
 pub(crate) struct FlashTier {
     pub(crate) pairs: Box<[Pair]>,
+    partitions: Partitions,
     device: Arc<dyn Device>,
     admission: Arc<dyn Admission>,
     clock: Arc<dyn Clock>,
@@ -63,6 +64,25 @@ impl Pair {
     }
 }
 
+impl Pair {
+    fn stats(&self) -> PairStats {
+        let mut stats = PairStats::default();
+        if let Some(soc) = &self.soc {
+            let (room, counts) = (soc.room_bytes(), soc.stats());
+            stats.add_engine(room, counts.stored_items, counts.evictions);
+            stats.inserted_bytes += counts.logical_written_bytes;
+            stats.written_bytes += counts.physical_written_bytes;
+        }
+        if let Some(regions) = &self.regions {
+            let (room, counts) = (regions.room_bytes(), regions.stats());
+            stats.add_engine(room, counts.items, counts.evictions);
+            stats.inserted_bytes += counts.inserted_bytes;
+            stats.written_bytes += counts.written_bytes;
+        }
+        stats
+    }
+}
+
 /// An item that has been copied to an engine and waits to become visible there.
 pub(crate) struct Staged<'a> {
     bytes: u64,
@@ -83,6 +103,7 @@ enum Engine<'a> {
 /// The components of a tier.
 pub(crate) struct Parts {
     pub(crate) pairs: Vec<Pair>,
+    pub(crate) partitions: Partitions,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -95,6 +116,7 @@ impl FlashTier {
         assert!(!parts.pairs.is_empty(), "a flash tier has engines");
         Self {
             pairs: parts.pairs.into(),
+            partitions: parts.partitions,
             device: parts.device,
             admission: parts.admission,
             clock: parts.clock,
@@ -110,23 +132,23 @@ impl FlashTier {
         if ttl_seconds.is_some_and(|ttl| ttl < self.min_ttl_seconds) { SHORT_LIVED } else { 0 }
     }
 
-    fn pair_of(&self, hash: KeyHash) -> usize {
-        if self.pairs.len() == 1 { 0 } else { (hash.remix() % self.pairs.len() as u64) as usize }
+    fn pair_of(&self, hash: KeyHash, key: &[u8]) -> &Pair {
+        &self.pairs[self.partitions.pair_of(hash, key)]
     }
 
     /// Whether the key may be on flash; `false` is certain.
-    pub(crate) fn may_contain(&self, hash: KeyHash) -> bool {
-        let pair = &self.pairs[self.pair_of(hash)];
+    pub(crate) fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let pair = self.pair_of(hash, key);
         pair.regions.as_ref().is_some_and(|regions| regions.may_contain(hash))
             || pair.soc.as_ref().is_some_and(|soc| soc.may_contain(hash))
     }
 
     /// The engine for items of this size; `None` if no engine accepts it.
-    fn engine_of(&self, hash: KeyHash, key_bytes: usize, value_bytes: usize) -> Option<Engine<'_>> {
-        let pair = &self.pairs[self.pair_of(hash)];
-        let bytes = key_bytes + value_bytes;
+    fn engine_of(&self, hash: KeyHash, key: &[u8], value_bytes: usize) -> Option<Engine<'_>> {
+        let pair = self.pair_of(hash, key);
+        let bytes = key.len() + value_bytes;
         let is_small = bytes <= self.small_item_max_bytes || pair.regions.is_none();
-        let soc = pair.soc.as_ref().filter(|soc| is_small && soc.fits(key_bytes, value_bytes));
+        let soc = pair.soc.as_ref().filter(|soc| is_small && soc.fits(key.len(), value_bytes));
         let regions = || pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes());
         soc.map(Engine::Small).or_else(|| regions().map(Engine::Region))
     }
@@ -135,7 +157,7 @@ impl FlashTier {
     /// match a filter for small items by coincidence.
     fn has_copy_of(&self, victim: &Victim<'_>) -> bool {
         let value_bytes = chain::value_bytes(victim.value());
-        match self.engine_of(victim.hash(), victim.key().len(), value_bytes) {
+        match self.engine_of(victim.hash(), victim.key(), value_bytes) {
             Some(Engine::Small(soc)) => soc.may_contain(victim.hash()),
             Some(Engine::Region(regions)) => regions.may_contain(victim.hash()),
             None => false,
@@ -145,7 +167,7 @@ impl FlashTier {
     /// Makes the key's copies unreachable. Called under the key's lock. With a `reason`, the destructor is called for the
     /// copy on flash.
     pub(crate) fn forget(&self, hash: KeyHash, key: &[u8], reason: Option<Removal>) -> bool {
-        let pair = &self.pairs[self.pair_of(hash)];
+        let pair = self.pair_of(hash, key);
         let in_regions = pair.regions.as_ref().is_some_and(|it| it.forget_with_destructor(hash, reason));
         let in_soc = pair.soc.as_ref().is_some_and(|soc| soc.forget_with_destructor(hash, key, reason));
         in_regions || in_soc
@@ -185,7 +207,7 @@ impl FlashTier {
 
     /// Reads the key's value.
     pub(crate) async fn read(&self, hash: KeyHash, key: &[u8], waiting: Waiting) -> Option<FlashValue> {
-        let pair = &self.pairs[self.pair_of(hash)];
+        let pair = self.pair_of(hash, key);
         if let Some(regions) = &pair.regions
             && let Lookup::Found(value) = regions.read(hash, key, waiting).await
         {
@@ -280,6 +302,11 @@ impl FlashTier {
         stats
     }
 
+    /// The counters of each pair so far.
+    pub(crate) fn pair_stats(&self) -> Vec<PairStats> {
+        self.pairs.iter().map(Pair::stats).collect()
+    }
+
     /// The results of offers so far.
     #[must_use]
     pub fn put_stats(&self) -> PutStats {
@@ -315,7 +342,7 @@ impl FlashTier {
     }
 
     fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Result<Staged<'_>, PutEnd> {
-        let engine = self.engine_of(item.hash, item.key.len(), item.value_len()).ok_or(PutEnd::TooLarge)?;
+        let engine = self.engine_of(item.hash, item.key, item.value_len()).ok_or(PutEnd::TooLarge)?;
         let engine = match engine {
             Engine::Small(soc) => {
                 let staged = soc.stage(item).map_err(|refusal| match refusal {

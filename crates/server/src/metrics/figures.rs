@@ -70,10 +70,14 @@ fn add_all(metrics: &mut Metrics, shared: &Shared) {
     for (prefix, counts) in shared.prefixes.counts() {
         add_counts(metrics, "prefix", &shown(&prefix), counts);
     }
-    for TenantFigures { name, pool, counts } in shared.store.tenants().figures() {
+    let pairs = cache.pair_stats();
+    for TenantFigures { name, pool, flash_pair, counts } in shared.store.tenants().figures() {
         add_counts(metrics, "tenant", name, counts);
         if let Some(pool) = pool.and_then(|pool| stats.pools.get(usize::from(pool))) {
             metrics.table("tenant_dram", &pool.total(), &[("tenant", name)], "");
+        }
+        if let Some(pair) = flash_pair.and_then(|pair| pairs.get(pair)) {
+            metrics.table("tenant_flash", pair, &[("tenant", name)], "");
         }
     }
 }

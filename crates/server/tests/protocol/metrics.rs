@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use cache::Cache;
-use device::RequestKind;
 use device::wrap::{FaultDevice, Faults};
+use device::{MemoryDevice, RequestKind};
 use flashwright_server::metrics::Endpoint;
 use flashwright_server::{Counter, Options, Server, Tenant, Tenants};
 
@@ -105,6 +105,37 @@ fn tenants_have_their_own_counts_and_part_of_dram() {
     assert_eq!(of("tenant_sets_total{tenant=\"b\"}"), 300.0);
     assert_eq!(of("tenant_dram_items{tenant=\"b\"}"), 300.0);
     assert!(of("cache_pools_classes_evictions_total{pool=\"0\"}") > 1000.0);
+}
+
+#[test]
+fn tenant_keeps_its_part_of_flash_while_others_overflow() {
+    let tenants = ["a=a", "b=b:/40%"].map(|text| text.parse::<Tenant>().unwrap());
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let mut builder = Cache::builder().dram_bytes(4 << 20).max_item_bytes(64 << 10).flash(device);
+    for (prefix, share) in Tenants::new(&tenants).unwrap().flash_partitions() {
+        builder = builder.flash_partition(prefix, share);
+    }
+    let cache = Arc::new(builder.open().unwrap());
+    let server = Server::start(cache.clone(), Options { tenants: tenants.into(), ..measured() }).unwrap();
+    let mut client = Client::of(&server);
+    let value = "x".repeat(8000);
+    for number in 0..1000 {
+        assert_eq!(client.line(&format!("set b{number} 0 0 8000\r\n{value}")), "STORED");
+    }
+    for number in 0..20_000 {
+        assert_eq!(client.line(&format!("set a{number} 0 0 8000\r\n{value}")), "STORED");
+    }
+    cache.settle_blocking().unwrap();
+    for number in 0..1000 {
+        assert_ne!(client.line(&format!("get b{number}")), "END", "{number}");
+    }
+    let stats = text(&client.replies(b"stats tenants\r\n"));
+    assert!(stats.contains("STAT b:flash_evictions 0\r\n") && !stats.contains("a:flash"), "{stats}");
+    let values = values(&endpoint(&server));
+    let of = |name: &str| values[&format!("flashwright_serve_tenant_flash_{name}{{tenant=\"b\"}}")];
+    assert!(of("items") >= 1000.0 && of("used_bytes") >= 8e6 && of("used_bytes") <= of("bytes"));
+    let mib = of("bytes") / f64::from(1 << 20);
+    assert!((23.0..25.6).contains(&mib), "40 % of 64 MiB, without metadata: {mib}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl RegionConfig {
 
     /// Halves the region size until there are at least `regions` regions, but not below 1 MiB.
     #[must_use]
-    pub(crate) fn cut_into(mut self, regions: u64) -> Self {
+    pub fn cut_into(mut self, regions: u64) -> Self {
         while self.region_bytes > 1 << 20 && self.capacity_bytes / u64::from(self.region_bytes) < regions {
             self.region_bytes /= 2;
         }

@@ -144,6 +144,9 @@ fn check_recovery(settings: &Settings) -> Result<(), String> {
     }
 }
 
+/// Regions in the flash of a tenant, at least.
+const LEAST_REGIONS: f64 = 16.0;
+
 /// Opens the cache, with the items of the previous server if `recover-after` permits.
 fn open(settings: &Settings) -> Result<Cache, String> {
     let eviction = EvictionConfig::new(settings.eviction);
@@ -154,12 +157,14 @@ fn open(settings: &Settings) -> Result<Cache, String> {
             .map_err(|_| format!("--max-item-size: {bytes} bytes are more than 4 GiB"))?;
         builder = builder.max_item_bytes(bytes);
     }
+    let tenants = Tenants::new(&settings.tenant).map_err(|error| format!("--tenant: {error}"))?;
     if !settings.tenant.is_empty() {
-        let tenants = Tenants::new(&settings.tenant).map_err(|error| format!("--tenant: {error}"))?;
         builder = builder.pools(tenants.pools());
     }
     if let Some(flash) = &settings.flash {
-        builder = with_flash(builder, settings, flash)?;
+        builder = with_flash(builder, settings, &tenants, flash)?;
+    } else if !tenants.flash_partitions().is_empty() {
+        return Err("--tenant: a share of flash without --flash: name the file or device".into());
     } else if settings.flash_size.is_some() {
         return Err("--flash-size without --flash: name the file or device".into());
     }
@@ -169,7 +174,12 @@ fn open(settings: &Settings) -> Result<Cache, String> {
     })
 }
 
-fn with_flash(builder: Builder, settings: &Settings, name: &str) -> Result<Builder, String> {
+fn with_flash(
+    mut builder: Builder,
+    settings: &Settings,
+    tenants: &Tenants,
+    name: &str,
+) -> Result<Builder, String> {
     let spec: DeviceSpec = name.parse().map_err(|error| format!("--flash: {error}"))?;
     let options = OpenOptions {
         size_bytes: settings.flash_size,
@@ -179,6 +189,10 @@ fn with_flash(builder: Builder, settings: &Settings, name: &str) -> Result<Build
     };
     let device = spec.open(&options).map_err(|error| format!("--flash: {error}"))?;
     let mut flash = FlashConfig::new(device);
+    for (prefix, share) in tenants.flash_partitions() {
+        flash.regions = flash.regions.cut_into((LEAST_REGIONS / share) as u64);
+        builder = builder.flash_partition(prefix, share);
+    }
     flash.recover_after = recover_after(settings);
     flash.small_items = match settings.small_items.as_deref() {
         Some("sets") => Some(SmallItems::Sets),

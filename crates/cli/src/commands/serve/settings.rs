@@ -80,8 +80,8 @@ pub struct Settings {
     /// Count requests by the part of the key before this character, for `stats detail` and --metrics
     #[arg(long, help_heading = CONNECTIONS, value_name = "CHARACTER", value_parser = delimiter)]
     pub prefix_delimiter: Option<u8>,
-    /// Tenant: keys with PREFIX have figures of their own, and SHARE% of DRAM if given; may be repeated
-    #[arg(long, help_heading = CACHE, value_name = "NAME=PREFIX[:SHARE%]")]
+    /// Tenant: keys with PREFIX have figures of their own, and DRAM% and FLASH% of the cache if given; may be repeated
+    #[arg(long, help_heading = CACHE, value_name = "NAME=PREFIX[:[DRAM%][/FLASH%]]")]
     pub tenant: Vec<Tenant>,
     /// Serve /metrics for Prometheus, /health and a live page by HTTP on this address, as 127.0.0.1:9150
     #[arg(long, help_heading = CONNECTIONS, value_name = "ADDRESS")]
@@ -181,7 +181,7 @@ mod tests {
             ("eviction = \"lrux\"", "did you mean `lru`?"),
             ("dram = 5\ndram = [", "serve.toml: line 2: "),
             ("small-item-share = 2", "invalid value '2' for '--small-item-share <SHARE>'"),
-            ("tenant = [\"a\"]", "\"a\" is not a tenant: write NAME=PREFIX or NAME=PREFIX:SHARE%"),
+            ("tenant = [\"a\"]", "\"a\" is not a tenant: write NAME=PREFIX, NAME=PREFIX:DRAM%, "),
             ("prefix-delimiter = \"::\"", "\"::\" is not one ASCII character"),
         ] {
             let error = settings(text, &[]).unwrap_err();
