@@ -6,16 +6,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use workload::trace::access::key_of;
-use workload::trace::{Access, AccessKind, Target, Writer};
+use workload::trace::{Access, AccessKind, Target, WriteError, Writer};
 
 use crate::Error;
 
-/// Accesses that are written at a time.
-const BATCH_ACCESSES: usize = 1 << 14;
 /// An access's time if the table has none, as for files without times: its number, in milliseconds.
 const NUMBER_NS: u64 = 1_000_000;
 
-/// Columns of a trace, each as the little-endian bytes of an array.
+/// Columns of a part of a trace, each as the little-endian bytes of an array.
 #[derive(FromPyObject)]
 pub struct Columns {
     /// `uint64`.
@@ -38,12 +36,24 @@ pub struct Columns {
     kinds: Option<PyBackedBytes>,
 }
 
-/// Writes a binary trace to `path`. Returns the number of its accesses.
+/// Writes a binary trace of these parts to `path`. Returns the number of its accesses.
 #[pyfunction]
-pub fn write_trace(py: Python<'_>, path: PathBuf, columns: Columns) -> PyResult<u64> {
-    columns.check()?;
-    let written = py.detach(|| columns.write(&path));
-    written.map_err(|error| Error::new_err(error.to_string()))
+pub fn write_trace(py: Python<'_>, path: PathBuf, parts: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let failed = |error: WriteError| Error::new_err(error.to_string());
+    let mut writer = Writer::create(&path, Target::Binary).map_err(failed)?;
+    let (mut batch, mut first) = (Vec::new(), 0);
+    for part in parts.try_iter()? {
+        let columns: Columns = part?.extract()?;
+        columns.check()?;
+        py.detach(|| {
+            batch.clear();
+            batch.extend((0..columns.len()).map(|at| columns.access(at, first)));
+            writer.write(&batch)
+        })
+        .map_err(failed)?;
+        first += columns.len() as u64;
+    }
+    py.detach(|| writer.finish()).map(|written| written.accesses).map_err(failed)
 }
 
 /// The names of the columns of a Parquet file.
@@ -75,35 +85,23 @@ impl Columns {
         Ok(())
     }
 
-    fn write(&self, path: &std::path::Path) -> Result<u64, workload::trace::WriteError> {
-        let mut writer = Writer::create(path, Target::Binary)?;
-        let mut batch = Vec::with_capacity(BATCH_ACCESSES);
-        for number in 0..self.len() {
-            batch.push(self.access(number));
-            if batch.len() == BATCH_ACCESSES {
-                writer.write(&batch)?;
-                batch.clear();
-            }
-        }
-        writer.write(&batch)?;
-        Ok(writer.finish()?.accesses)
-    }
-
+    /// The access `at` of this part, whose first one is number `first` of the trace.
     #[inline]
-    fn access(&self, number: usize) -> Access {
+    fn access(&self, at: usize, first: u64) -> Access {
         let key = match (&self.keys, &self.names) {
-            (Some(keys), _) => u64_at(keys, number),
-            (None, Some(names)) => key_of(&names[number]),
+            (Some(keys), _) => u64_at(keys, at),
+            (None, Some(names)) => key_of(&names[at]),
             (None, None) => 0,
         };
-        let ttl_seconds = self.ttls.as_ref().map(|ttls| u32_at(ttls, number)).filter(|ttl| *ttl > 0);
+        let ttl_seconds = self.ttls.as_ref().map(|ttls| u32_at(ttls, at)).filter(|ttl| *ttl > 0);
+        let number_ns = (first + at as u64) * NUMBER_NS;
         Access {
-            time_ns: self.times.as_ref().map_or(number as u64 * NUMBER_NS, |times| u64_at(times, number)),
+            time_ns: self.times.as_ref().map_or(number_ns, |times| u64_at(times, at)),
             key,
-            size_bytes: u64_at(&self.sizes, number),
+            size_bytes: u64_at(&self.sizes, at),
             ttl_seconds,
             tenant: None,
-            kind: match self.kinds.as_ref().map_or(0, |kinds| kinds[number]) {
+            kind: match self.kinds.as_ref().map_or(0, |kinds| kinds[at]) {
                 1 => AccessKind::Set,
                 2 => AccessKind::Delete,
                 _ => AccessKind::Get,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath, unlink
 from pathlib import Path
 from typing import Any, Union
@@ -23,6 +23,8 @@ _NAMES = {
     "ttl": ("ttl", "ttl_seconds"),
     "op": ("op", "operation", "kind"),
 }
+#: Rows of a table that are converted at a time.
+_PART_ROWS = 1 << 14
 _KINDS = {"get": 0, "read": 0, "set": 1, "put": 1, "write": 1, "delete": 2, "remove": 2}
 
 
@@ -137,7 +139,7 @@ def _of_table(
     file.close()
     trace = Trace([file.name], {"format": "binary", **options}, description)
     weakref.finalize(trace, _remove, file.name)
-    _native.write_trace(file.name, _encode(arrays, time_unit))
+    _native.write_trace(file.name, _parts(arrays, time_unit))
     return trace
 
 
@@ -188,6 +190,16 @@ def _array(table: Any, name: str) -> Any:
 
     column = table[name]
     return column.to_numpy() if hasattr(column, "to_numpy") else numpy.asarray(column)
+
+
+def _parts(arrays: Mapping[str, Any], time_unit: str) -> Iterator[dict[str, Any]]:
+    """The columns, a part at a time, so that their copies stay in the processor's cache."""
+    lengths = {column: len(array) for column, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the columns have different lengths: {lengths}")
+    for first in range(0, lengths["key"], _PART_ROWS):
+        part = slice(first, first + _PART_ROWS)
+        yield _encode({column: array[part] for column, array in arrays.items()}, time_unit)
 
 
 def _encode(arrays: Mapping[str, Any], time_unit: str) -> dict[str, Any]:
