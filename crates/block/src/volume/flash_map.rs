@@ -66,7 +66,7 @@ impl FlashMap {
             logged: BTreeMap::new(),
             dropped: BTreeSet::new(),
             damaged: HashMap::new(),
-            journal: Journal::at(&layout, &superblock.checkpoint),
+            journal: Journal::after_table(superblock),
         }
     }
 
@@ -280,7 +280,7 @@ impl FlashMap {
             restore_standing(&mut state, &self.words, &self.ranks);
         }
         state.damaged = self.damaged;
-        state.changes.restore(self.logged.into_values());
+        state.journal.restore(self.logged.into_values());
         recovery.dropped_blocks = dropped.len() as u64;
         Ok((state, dropped))
     }

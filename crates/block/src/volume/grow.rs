@@ -55,7 +55,7 @@ impl Volume {
         shared.write_recovered_table(&work).await?;
         drop(work);
         shared.free_dropped(&dropped);
-        shared.close().await?;
+        Self { shared, may_cache: true }.close().await?;
         Ok((old_bytes, new_bytes))
     }
 }

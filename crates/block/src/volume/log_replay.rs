@@ -73,7 +73,7 @@ impl FlashMap {
         recovery.rolled_back |= lost_last || !written_later.is_empty();
         self.dropped.extend(written_later);
         self.dropped.extend(written_pages(entries[count..].iter().flatten()));
-        let commit = self.journal.next_commit;
+        let commit = self.journal.next_commit();
         for record in entries[..count].iter().flatten() {
             self.apply(record, commit)?;
             self.logged.insert(record.page, *record);
@@ -96,7 +96,7 @@ impl FlashMap {
     }
 
     async fn chained_entries(&self, flash: &dyn Device, uuid: u128) -> Result<Chain> {
-        let (base, mut chain) = self.journal.intent_log.start();
+        let (base, mut chain) = self.journal.log_start();
         let mut ring = self.read_ring(flash, uuid).await?;
         if ring.confirmed > base {
             let confirmed = ring.confirmed;
@@ -156,7 +156,7 @@ impl FlashMap {
     }
 
     fn add_blocks(&self, ring: &mut Ring, uuid: u128, first_place: u64, bytes: &[u8]) -> Result<()> {
-        let (base, _) = self.journal.intent_log.start();
+        let (base, _) = self.journal.log_start();
         for (place, bytes) in (first_place..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
             let Some((header, crc, units)) = block::decode(BlockKind::IntentLog, uuid, bytes) else {
                 let damaged = DamagedHeader::of(BlockKind::IntentLog, uuid, bytes);

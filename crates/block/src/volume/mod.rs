@@ -38,7 +38,7 @@
 //! The reasons, and the rejected alternatives, are in `DESIGN.md`.
 
 mod check;
-mod checkpoint;
+mod close;
 pub mod config;
 mod copy_ahead;
 mod create;
@@ -232,12 +232,12 @@ impl Volume {
         let target = {
             let state = self.shared.state.lock();
             self.shared.check_open(&state)?;
-            state.changes.number()
+            state.journal.last_change()
         };
         self.shared.flush_changes(target).await?;
         let mut state = self.shared.state.lock();
         state.io.client_flushes += 1;
-        state.journal.client_flushed_ns = Some(self.shared.timer.monotonic_ns());
+        state.journal.client_flushed(self.shared.timer.monotonic_ns());
         drop(state);
         Ok(())
     }
@@ -269,11 +269,11 @@ impl Volume {
             capacity_blocks: u64::from(self.shared.layout.slots()),
             held_blocks: state.sets.held_blocks(),
             dirty_blocks: state.sets.dirty_blocks(),
-            uncommitted_blocks: (state.changes.clean_inserted() + state.filling_blocks) as u64,
+            uncommitted_blocks: (state.journal.clean_inserted() + state.filling_blocks) as u64,
             block_bytes: self.shared.layout.block_bytes,
             memory_bytes: state.memory_bytes() as u64,
             journal_used_blocks: state.journal.used(),
-            journal_blocks: state.journal.blocks,
+            journal_blocks: state.journal.blocks(),
             latency_ns_p99: pace.p99_ns(),
             clean_seconds_left: pace.seconds_for(state.sets.dirty_blocks()),
             health: device_errors::with_disk_errors(state.health, has_disk_errors),
@@ -285,15 +285,6 @@ impl Volume {
         let mut state = self.shared.state.lock();
         state.sets.zero_counters();
         state.io.zero();
-    }
-
-    /// Flushes, writes a table and marks the volume as closed. Later requests are refused. Dirty blocks stay on flash; call
-    /// [`clean`](Self::clean) first to write them to the disk.
-    ///
-    /// # Errors
-    /// The devices' failures. The volume is closed nevertheless, and recovered as after a crash.
-    pub async fn close(&self) -> Result<()> {
-        self.shared.close().await
     }
 }
 

@@ -172,7 +172,7 @@ impl Shared {
             let mut state = self.state.lock();
             // A closed volume has recorded checksums of its disk, which must not change.
             self.check_open(&state)?;
-            let confirmed = state.journal.confirmed_commit;
+            let confirmed = state.journal.confirmed_commit();
             let oldest =
                 state.order.as_ref().and_then(Order::oldest).filter(|(epoch, _)| *epoch <= confirmed);
             let Some((epoch, mut versions)) = oldest else { return Ok(0) };
@@ -211,10 +211,10 @@ impl Shared {
 
     /// Writes all epochs of earlier writes to the disk.
     pub(super) async fn destage_all(self: &Arc<Self>) -> Result<()> {
-        let change = self.state.lock().changes.number();
+        let change = self.state.lock().journal.last_change();
         // Blocks committed before the flash failed can still be read there and written to the disk.
         let mut result = self.commit(change).await;
-        let last = self.state.lock().journal.confirmed_commit;
+        let last = self.state.lock().journal.confirmed_commit();
         let oldest_left = || {
             let state = self.state.lock();
             let oldest = state.order.as_ref().and_then(|order| order.epochs.first_key_value());
@@ -249,13 +249,13 @@ impl Shared {
             }
         }
         state.sets.counters_mut().cleanings += versions.len() as u64;
-        state.changes.number()
+        state.journal.last_change()
     }
 
     /// Waits for space for a write, which must not bypass the cache.
     pub(super) async fn destage_for_space(self: &Arc<Self>) -> Result<()> {
         let _waits = WaitingWrite::new(self);
-        let change = self.state.lock().changes.number();
+        let change = self.state.lock().journal.last_change();
         self.commit(change).await?;
         if self.destage_oldest().await? == 0 {
             // The pages are in use by requests in flight.
@@ -308,7 +308,7 @@ impl Shared {
             if !has_epoch && state.health != Health::Healthy {
                 return Ok(false);
             }
-            (page, (!has_epoch).then(|| state.changes.number()))
+            (page, (!has_epoch).then(|| state.journal.last_change()))
         };
         // A block that no client flushed gets its epoch by this commit.
         if let Some(change) = uncommitted {

@@ -11,6 +11,7 @@
 //! The policy state is that of the table, followed by the blocks of the journal and the intent log in their order. After a close it is
 //! complete. After a crash the hits since the table are lost, except the hit counts that were recorded when blocks were written.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -258,7 +259,7 @@ impl Shared {
                 // A commit would make the damaged one appear whole.
                 || !state.damaged.is_empty()
                 || recovery.damaged_blocks > 0
-                || !state.journal.fits_units(state.changes.units())
+                || !state.journal.fits_changes()
         };
         if needs_table {
             self.write_recovered_table(&work).await?;
@@ -272,7 +273,7 @@ impl Shared {
         }
         self.free_dropped(dropped);
         // Writes of the previous process to the disk may not be durable yet; the next flush must include the disk.
-        self.state.lock().changes.disk_written(self.disk_errors.flushes_failed());
+        self.state.lock().journal.disk_written(self.disk_errors.flushes_failed());
         Ok(())
     }
 
@@ -291,9 +292,8 @@ struct ReadCommit {
     records: Vec<Record>,
     number: u64,
     is_whole: bool,
-    /// Journal position after the commit.
-    next_sequence: u64,
-    chain: u32,
+    /// Position in the journal after the commit: the next block's sequence number, and the checksum of the commit's last one.
+    end: (u64, u32),
 }
 
 /// A page with a wrong checksum, or an unreadable one.
@@ -312,13 +312,12 @@ impl FlashMap {
         let mut recovery = Recovery { was_clean: superblock.clean, ..Recovery::default() };
         found.read_table(flash, superblock).await?;
         found.read_journal(flash, superblock, &mut recovery).await?;
-        let last_commit = found.journal.next_commit.saturating_sub(1);
-        found.journal.intent_log.follow(last_commit, found.journal.chain);
+        found.journal.end_replay();
         if !superblock.clean {
             found.check_end(flash, superblock.uuid).await?;
             // A commit of the next number may have been in flight and be lost, with intent log entries after it left over. The
             // commit that ends recovery may have the same contents, so it gets another number.
-            found.journal.next_commit += 1;
+            found.journal.skip_commit();
             found.replay_intent_log(flash, superblock.uuid, &mut recovery).await?;
         }
         Ok((found, recovery))
@@ -362,9 +361,7 @@ impl FlashMap {
     ) -> Result<()> {
         let mut last: Option<ReadCommit> = None;
         loop {
-            let from = last.as_ref().map_or((self.journal.next_sequence, self.journal.chain), |last| {
-                (last.next_sequence, last.chain)
-            });
+            let from = last.as_ref().map_or(self.journal.end(), |last| last.end);
             let next = self.read_commit(flash, superblock.uuid, from, recovery).await?;
             // Any block of the next commit was written after the flush of this one.
             let is_confirmed = next.is_some();
@@ -393,10 +390,7 @@ impl FlashMap {
             match next {
                 Some(commit) if commit.is_whole => last = Some(commit),
                 incomplete => {
-                    let (sequence, chain) = incomplete
-                        .map_or((self.journal.next_sequence, self.journal.chain), |commit| {
-                            (commit.next_sequence, commit.chain)
-                        });
+                    let (sequence, chain) = incomplete.map_or(self.journal.end(), |commit| commit.end);
                     recovery.lost_last_entry =
                         self.is_damaged(flash, superblock.uuid, sequence, chain).await?;
                     recovery.rolled_back |= recovery.lost_last_entry;
@@ -411,7 +405,7 @@ impl FlashMap {
         let journal = &self.journal;
         let bytes = read_blocks(flash, self.layout.journal_offset() + journal.place(sequence), 1).await?;
         let header = DamagedHeader::of(BlockKind::Journal, uuid, &bytes);
-        Ok(header.is_some_and(|header| header.continues(sequence, journal.next_commit, chain)))
+        Ok(header.is_some_and(|header| header.continues(sequence, journal.next_commit(), chain)))
     }
 
     /// Checks that the journal ends where a power cut may have ended it, and not at a block that was lost later. A commit begins after
@@ -419,10 +413,9 @@ impl FlashMap {
     /// The very next commit proves nothing: it may be that of an interrupted recovery, which has another number.
     async fn check_end(&self, flash: &dyn Device, uuid: u128) -> Result<()> {
         let journal = &self.journal;
-        let end = journal.oldest_sequence + journal.blocks;
-        let mut sequence = journal.next_sequence;
+        let Range { start: mut sequence, end } = journal.beyond_end();
         while sequence < end {
-            let to_wrap = journal.blocks - sequence % journal.blocks;
+            let to_wrap = journal.blocks() - sequence % journal.blocks();
             let count = (end - sequence).min(to_wrap).min((READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
             let offset = self.layout.journal_offset() + journal.place(sequence);
             if let Ok(bytes) = read_blocks(flash, offset, count).await {
@@ -446,10 +439,11 @@ impl FlashMap {
         let journal = &self.journal;
         for (sequence, bytes) in (sequence..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
             let decoded = block::decode(BlockKind::Journal, uuid, bytes);
-            let is_later =
-                |header: &BlockHeader| header.sequence == sequence && header.commit > journal.next_commit + 1;
+            let is_later = |header: &BlockHeader| {
+                header.sequence == sequence && header.commit > journal.next_commit() + 1
+            };
             if decoded.is_some_and(|(header, ..)| is_later(&header)) {
-                let lost = journal.next_sequence;
+                let (lost, _) = journal.end();
                 return Err(damaged(&format!(
                     "block {lost} of the journal is damaged or missing, but later blocks exist: the writes that they recorded are lost. \
                      Copy the flash, restore the disk (in write-back mode it lacks these writes), and create the cache \
@@ -468,9 +462,9 @@ impl FlashMap {
         (mut sequence, mut chain): (u64, u32),
         recovery: &mut Recovery,
     ) -> Result<Option<ReadCommit>> {
-        let mut commit = ReadCommit { number: self.journal.next_commit, ..ReadCommit::default() };
+        let mut commit = ReadCommit { number: self.journal.next_commit(), ..ReadCommit::default() };
         let mut any = false;
-        while sequence - self.journal.oldest_sequence < self.journal.blocks {
+        while sequence < self.journal.beyond_end().end {
             let offset = self.layout.journal_offset() + self.journal.place(sequence);
             let bytes = read_blocks(flash, offset, 1).await?;
             let decoded = block::decode(BlockKind::Journal, uuid, &bytes);
@@ -486,7 +480,7 @@ impl FlashMap {
             commit.number = header.commit;
             commit.records.extend(records_in(units)?);
             (sequence, chain) = (sequence + 1, crc);
-            (commit.next_sequence, commit.chain) = (sequence, chain);
+            commit.end = (sequence, chain);
             if header.ends_commit {
                 commit.is_whole = true;
                 break;
@@ -522,10 +516,7 @@ impl FlashMap {
             self.apply(record, commit.number)?;
         }
         recovery.commits += 1;
-        self.journal.next_sequence = commit.next_sequence;
-        self.journal.chain = commit.chain;
-        self.journal.next_commit = commit.number + 1;
-        self.journal.confirmed_commit = commit.number;
+        self.journal.replayed(commit.number, commit.end);
         Ok(())
     }
 }

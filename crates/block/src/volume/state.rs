@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::config::Health;
 use super::error::VolumeError;
-use super::journal::Journal;
-use super::journal::changes::{Changes, PageRelease};
+use super::journal::{Journal, PageRelease};
 use super::layout::Layout;
 use super::order::Order;
 use super::pages::Pages;
@@ -19,9 +18,6 @@ use crate::sets::{Cleaning, Sets, Slot, Standing, Streams};
 /// Journal units that must be available per block of the longest run of cleaning.
 const UNITS_PER_RUN_BLOCK: usize = 16;
 
-/// Journal units of a changed block: at most two for the page that is released and two for the one that is assigned.
-const UNITS_PER_CHANGE: usize = 4;
-
 /// Limit of the length of a run of cleaning, which is held in memory.
 const MAX_RUN_BYTES: u32 = 16 << 20;
 
@@ -32,22 +28,14 @@ pub(super) struct State {
     pub(super) sets: Sets,
     pub(super) streams: Streams,
     pub(super) pages: Pages,
-    pub(super) changes: Changes,
     pub(super) journal: Journal,
     /// Health apart from errors of the disk.
     pub(super) health: Health,
-    /// Whether recovery may restore clean blocks: if the superblock in force, or one being written, has a mode that keeps dirty
-    /// blocks. Otherwise they need no records: closing the volume, or a change to such a mode, writes a table of all blocks.
-    pub(super) recovers_clean: bool,
     /// The first error of the flash, and its time.
     pub(super) flash_failed: Option<(Arc<str>, u64)>,
     pub(super) io: IoCounts,
     /// The epochs of an ordered volume.
     pub(super) order: Option<Order>,
-    /// Whether a table is being written; see [`Changes::release`].
-    pub(super) is_writing_table: bool,
-    /// The format of the superblock in force.
-    pub(super) format: u32,
     /// Writes that wait for slots.
     pub(super) slot_queue: SlotQueue,
     /// Callers that wait until everything is clean.
@@ -57,8 +45,6 @@ pub(super) struct State {
     pub(super) cleaning_failure: Option<VolumeError>,
     /// Blocks that were read and are being written to flash.
     pub(super) filling_blocks: usize,
-    /// Blocks whose changes have reserved journal space.
-    reserved_blocks: usize,
     /// Reserved entries for blocks with missing sectors.
     reserved_partials: usize,
     layout: Layout,
@@ -104,21 +90,16 @@ impl State {
             sets,
             streams: Streams::new(),
             pages: Pages::new(&layout),
-            changes: Changes::default(),
             journal,
             health: Health::Healthy,
-            recovers_clean: superblock.tuning.mode.keeps_dirty(),
             flash_failed: None,
             io: IoCounts::default(),
             order: superblock.ordered.then(Order::default),
-            is_writing_table: false,
-            format: superblock.format,
             slot_queue: SlotQueue::default(),
             drain_requests: 0,
             cleanings_failed: 0,
             cleaning_failure: None,
             filling_blocks: 0,
-            reserved_blocks: 0,
             reserved_partials: 0,
             layout,
             page_of: vec![NO_PAGE; slots],
@@ -132,8 +113,7 @@ impl State {
     pub(super) fn fail_flash(&mut self, error: VolumeError, now_ns: u64) {
         self.flash_failed.get_or_insert_with(|| (error.to_string().into(), now_ns));
         self.io.ssd_write_errors += 1;
-        self.journal.failure = Some((self.journal.attempts, error.clone()));
-        self.journal.flash_failure = Some(error);
+        self.journal.fail(&error);
         if self.health == Health::Healthy {
             self.health = Health::FlashFailed;
         }
@@ -169,10 +149,10 @@ impl State {
         self.vacate(slot, block);
         self.damaged.remove(&page);
         self.place(slot, page, crc, partial);
-        if dirty || self.recovers_clean {
-            let standing = self.recorded_standing(slot, self.format);
+        if dirty || self.journal.recovers_clean() {
+            let standing = self.recorded_standing(slot, self.journal.format());
             let contents = PageContents { block, dirty, partial, crc, fresh: true, epoch: 0, standing };
-            self.changes.hold(page, contents);
+            self.journal.hold(page, contents);
         }
         if dirty {
             self.sets.mark_dirty(slot);
@@ -213,12 +193,8 @@ impl State {
 
     /// Releases a page that held `block`.
     pub(super) fn release_page(&mut self, page: u32, block: u64, dirty: bool) {
-        if !self.recovers_clean && self.changes.is_recorded_clean(page, dirty) {
-            return self.pages.free(page);
-        }
-        match self.changes.release(page, block, dirty, self.is_writing_table) {
-            PageRelease::Immediate => self.pages.free(page),
-            PageRelease::AfterCommit => {}
+        if self.journal.release(page, block, dirty) == PageRelease::Immediate {
+            self.pages.free(page);
         }
     }
 
@@ -234,8 +210,8 @@ impl State {
 
     /// Whether recovery could restore `block` from flash, now or because its removal is not committed.
     pub(super) fn may_be_recovered(&self, block: u64) -> bool {
-        let is_recovered = |slot| self.recovers_clean || self.sets.word(slot).is_dirty();
-        self.changes.may_be_recovered(block..block + 1, !self.recovers_clean)
+        let is_recovered = |slot| self.journal.recovers_clean() || self.sets.word(slot).is_dirty();
+        self.journal.removal_of([block..block + 1]).is_some()
             || self.sets.find(block).is_some_and(is_recovered)
     }
 
@@ -256,21 +232,12 @@ impl State {
 
     /// Number of blocks whose changes fit.
     pub(super) fn blocks_that_may_change(&self) -> usize {
-        if self.health != Health::Healthy {
-            return usize::MAX;
-        }
-        let units = self.journal.max_pending_units().saturating_sub(self.changes.units());
-        (units / UNITS_PER_CHANGE).saturating_sub(self.reserved_blocks)
+        if self.health == Health::Healthy { self.journal.blocks_that_may_change() } else { usize::MAX }
     }
 
     /// Whether a write waits for cleaning.
     pub(super) fn has_waiting_writes(&self) -> bool {
         !self.slot_queue.is_empty() || self.order.as_ref().is_some_and(Order::has_waiting_writes)
-    }
-
-    /// Reserves journal space for changes of `blocks` blocks, after [checking](Self::has_space_for_changes) it.
-    pub(super) fn reserve_changes(&mut self, blocks: usize) {
-        self.reserved_blocks += blocks;
     }
 
     /// Whether there is space to record one more block with missing sectors.
@@ -283,22 +250,15 @@ impl State {
         self.reserved_partials += 1;
     }
 
-    /// Releases reservations, whether or not the changes were made.
-    pub(super) fn release_reservations(&mut self, blocks: usize, partials: usize) {
-        self.reserved_blocks -= blocks;
+    /// Releases space for blocks with missing sectors.
+    pub(super) fn release_partials(&mut self, partials: usize) {
         self.reserved_partials -= partials;
-    }
-
-    /// The change whose commit frees journal space. `None` if only the end of concurrent requests does.
-    pub(super) fn space_freeing_change(&self) -> Option<u64> {
-        (self.changes.units() > 0).then(|| self.changes.number())
     }
 
     /// Whether a commit should begin now that a block of this group was inserted, or could not be for lack of a page, before a
     /// request has to wait for it.
     pub(super) fn should_commit(&self, block: u64) -> bool {
-        let is_journal_short = self.changes.units() * 2 > self.journal.max_pending_units();
-        is_journal_short || self.is_short_of_pages(block)
+        self.journal.is_short_of_space() || self.is_short_of_pages(block)
     }
 
     /// Whether half of the group's spare pages are used and a commit would free enough of them. In an ordered volume older
@@ -308,15 +268,15 @@ impl State {
         // The last group may be smaller.
         let sets = per_group.min(self.layout.sets - group * per_group);
         let spares = self.pages.all_in(group) - sets * self.layout.ways;
-        self.changes.released_pages() >= (spares / 8) as usize && self.pages.free_in(group) < spares / 2
+        self.journal.released_pages() >= (spares / 8) as usize && self.pages.free_in(group) < spares / 2
     }
 
     /// The next run to clean. A committed block is not joined with uncommitted neighbours, which would need another commit first.
     pub(super) fn next_cleaning(&mut self) -> Option<Cleaning> {
-        let Self { sets, changes, page_of, layout, .. } = self;
+        let Self { sets, journal, page_of, layout, .. } = self;
         let is_committed = |slot: Slot| {
             let page = page_of[slot.0 as usize];
-            page == NO_PAGE || changes.is_committed(first_page(layout, slot) + u32::from(page))
+            page == NO_PAGE || journal.is_committed(first_page(layout, slot) + u32::from(page))
         };
         sets.next_cleaning_with(|slot, neighbour| !is_committed(slot) || is_committed(neighbour))
     }
@@ -336,9 +296,9 @@ impl State {
             crc: copy.crc.unwrap_or(0),
             fresh: false,
             epoch: 0,
-            standing: self.recorded_standing(slot, self.format),
+            standing: self.recorded_standing(slot, self.journal.format()),
         };
-        self.changes.record_clean(copy.page, held);
+        self.journal.record_clean(copy.page, held);
     }
 
     /// The policy state to record for `slot`; the default if `format` has no field for it.

@@ -144,8 +144,8 @@ fn dropped_upgrade_resets_is_writing_table() {
     {
         let mut upgrade = pin!(volume.upgrade());
         assert!(!is_ready(upgrade.as_mut()));
-        assert!(volume.shared.state.lock().is_writing_table);
+        assert!(volume.shared.state.lock().journal.is_writing_table());
     }
     gate.open();
-    assert!(!volume.shared.state.lock().is_writing_table);
+    assert!(!volume.shared.state.lock().journal.is_writing_table());
 }

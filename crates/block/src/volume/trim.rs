@@ -190,7 +190,7 @@ impl Shared {
                 let mut state = self.state.lock();
                 self.check_open(&state)?;
                 left = drop_as_journal_allows(&mut state, left, &mut in_use);
-                state.space_freeing_change()
+                state.journal.space_freeing_change()
             };
             match change {
                 _ if left.is_empty() => {}

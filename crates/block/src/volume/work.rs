@@ -53,7 +53,7 @@ impl Work {
 
     /// Reserves journal space for changes of `blocks` blocks until the operation ends.
     pub(super) fn reserve_changes(&self, state: &mut State, blocks: usize) {
-        state.reserve_changes(blocks);
+        state.journal.reserve_changes(blocks);
         self.holdings.lock().reserved_blocks += blocks;
     }
 
@@ -100,7 +100,7 @@ impl Work {
     /// waits for it: later reads of the disk may return the new data and cache it as clean.
     pub(super) fn start_on_disk(self: &Arc<Self>, request: Request) -> Pending {
         let failed_before = self.shared.disk_errors.flushes_failed();
-        let written = move |work: &Self| work.shared.state.lock().changes.disk_written(failed_before);
+        let written = move |work: &Self| work.shared.state.lock().journal.disk_written(failed_before);
         self.start_and(&*self.shared.disk, request, written)
     }
 
@@ -146,7 +146,8 @@ impl Drop for Work {
             for (block, page) in holdings.bad {
                 state.drop_damaged(block, page);
             }
-            state.release_reservations(holdings.reserved_blocks, holdings.reserved_partials);
+            state.journal.release_reserved(holdings.reserved_blocks);
+            state.release_partials(holdings.reserved_partials);
         }
         self.shared.changed.notify(usize::MAX);
         drop(holdings.ranges);

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::intent_log::{IncomingWrite, health_error};
+use super::journal::{IncomingWrite, health_error};
 use super::ranges::RangeGuard;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
@@ -316,11 +316,11 @@ impl Shared {
         self: &Arc<Self>,
         blocks: impl IntoIterator<Item = Range<u64>> + Clone,
     ) -> Result<()> {
-        let Some(change) = change_to_commit(&self.state.lock(), blocks.clone()) else { return Ok(()) };
+        let Some(change) = self.state.lock().journal.removal_of(blocks.clone()) else { return Ok(()) };
         self.commit(change).await?;
         // If the flash failed meanwhile, the commit did not include these changes.
         let state = self.state.lock();
-        match change_to_commit(&state, blocks) {
+        match state.journal.removal_of(blocks) {
             Some(_) if state.health == Health::FlashFailed => Err(health_error(&state)),
             _ => Ok(()),
         }
@@ -501,13 +501,6 @@ fn undo_counts(state: &mut State, targets: &[Target]) {
             None => sets.undo_bypassing_write(),
         }
     }
-}
-
-/// The change to commit before recovery restores none of `blocks` from flash. `None` if it would restore none already.
-fn change_to_commit(state: &State, blocks: impl IntoIterator<Item = Range<u64>>) -> Option<u64> {
-    let changes = &state.changes;
-    let is_recoverable = |blocks| changes.may_be_recovered(blocks, !state.recovers_clean);
-    blocks.into_iter().any(is_recoverable).then(|| changes.number())
 }
 
 /// Whether a segment can be written.

@@ -31,8 +31,12 @@ pub(super) enum WriteBlocker {
 /// What removes the obstacle.
 pub(super) fn wait_for(obstacle: &WriteBlocker, state: &State) -> WaitFor {
     match obstacle {
-        WriteBlocker::Pages if state.changes.released_pages() > 0 => WaitFor::Commit(state.changes.number()),
-        WriteBlocker::Records => state.space_freeing_change().map_or(WaitFor::Requests, WaitFor::Commit),
+        WriteBlocker::Pages if state.journal.released_pages() > 0 => {
+            WaitFor::Commit(state.journal.last_change())
+        }
+        WriteBlocker::Records => {
+            state.journal.space_freeing_change().map_or(WaitFor::Requests, WaitFor::Commit)
+        }
         WriteBlocker::Pages if state.order.as_ref().is_some_and(|order| order.len() > 0) => WaitFor::Order,
         WriteBlocker::Pages | WriteBlocker::Cleaning => WaitFor::Requests,
     }
@@ -83,7 +87,7 @@ fn goes_around(state: &State, part: &Part, admit: Admit) -> bool {
 pub(super) fn changing_blocks(state: &State, parts: &[Part], admit: Admit) -> usize {
     let changes = |part: &&Part| {
         let cached = state.sets.find(part.block);
-        match state.recovers_clean {
+        match state.journal.recovers_clean() {
             true => !goes_around(state, part, admit) || cached.is_some(),
             false => cached.is_some_and(|slot| state.sets.word(slot).is_dirty()),
         }

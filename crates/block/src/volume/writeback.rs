@@ -18,7 +18,7 @@ use futures_util::{StreamExt, stream};
 
 use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::intent_log::health_error;
+use super::journal::health_error;
 use super::segment::{Part, runs};
 use super::state::{FlashCopy, State};
 use super::work::Work;
@@ -171,7 +171,7 @@ impl Volume {
         let (change, failed) = {
             let state = shared.state.lock();
             let failed = (state.cleanings_failed > failed_before).then(|| state.cleaning_failure.clone());
-            (state.changes.number(), failed.flatten())
+            (state.journal.last_change(), failed.flatten())
         };
         shared.commit(change).await?;
         failed.map_or(Ok(()), Err)
@@ -190,7 +190,7 @@ impl Volume {
         // The mode decides whether recovery restores clean blocks, so no write may run during the change.
         let work = Work::new(shared, Some(shared.blocks.lock(0..u64::MAX).await));
         shared.check_open(&shared.state.lock())?;
-        let target = shared.state.lock().changes.number();
+        let target = shared.state.lock().journal.last_change();
         // Before `metadata_writer` is locked, because the commit may have to write a table.
         shared.commit(target).await?;
         work.hold_range(shared.metadata_writer.lock(0..1).await);
@@ -203,7 +203,9 @@ impl Volume {
             let old = *state.sets.tuning();
             let changed = state.sets.set_tuning(tuning);
             changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
-            state.recovers_clean |= tuning.mode.keeps_dirty();
+            if tuning.mode.keeps_dirty() {
+                state.journal.set_recovers_clean(true);
+            }
             old
         };
         let mut superblock = shared.superblock.lock().clone();
@@ -219,7 +221,7 @@ impl Volume {
             debug_assert!(back.is_ok(), "the former settings were valid");
             return Err(error);
         }
-        shared.state.lock().recovers_clean = tuning.mode.keeps_dirty();
+        shared.state.lock().journal.set_recovers_clean(tuning.mode.keeps_dirty());
         // An unchanged gate keeps its measurements.
         if tuning.latency_gate_ms != old.latency_gate_ms {
             shared.set_latency_gate(tuning.latency_gate_ms);
@@ -319,7 +321,7 @@ impl Shared {
                     run.end(&mut state, failed);
                     return Ok(());
                 }
-                state.space_freeing_change()
+                state.journal.space_freeing_change()
             };
             match change {
                 Some(change) => self.commit(change).await?,
@@ -354,9 +356,9 @@ impl Shared {
             runs.push(run);
         }
         // A commit in flight may fail, so it is awaited; later changes are not.
-        let running = state.journal.running.then_some(state.journal.taken);
+        let running = state.journal.in_flight();
         let uncommitted = (!all_committed && (state.health == Health::Healthy || running.is_some()))
-            .then(|| state.changes.number());
+            .then(|| state.journal.last_change());
         let longest = runs.iter().map(|run| run.blocks.len()).max().unwrap_or(0);
         let is_awaited = is_urgent || state.drain_requests > 0;
         let concurrent_runs =
@@ -369,7 +371,7 @@ impl Shared {
     fn clients_commit_soon(&self, state: &State) -> bool {
         let since = |flushed_ns| self.timer.monotonic_ns().saturating_sub(flushed_ns);
         let is_flushed_often =
-            state.journal.client_flushed_ns.map(since).is_some_and(|ns| ns < CLIENTS_FLUSH_NS);
+            state.journal.client_flushed_ns().map(since).is_some_and(|ns| ns < CLIENTS_FLUSH_NS);
         is_flushed_often && state.drain_requests == 0 && state.health == Health::Healthy
     }
 
@@ -377,7 +379,7 @@ impl Shared {
     pub(super) async fn commit_for_space(self: &Arc<Self>, blocks: usize) -> Result<()> {
         let change = {
             let state = self.state.lock();
-            (!state.has_space_for_changes(blocks)).then(|| state.changes.number())
+            (!state.has_space_for_changes(blocks)).then(|| state.journal.last_change())
         };
         match change {
             Some(change) => self.commit(change).await,
@@ -503,7 +505,7 @@ impl Run {
 
     /// The blocks that are neither in a commit nor durable by the intent log.
     fn uncommitted_slots(&self, state: &State) -> HashSet<Slot> {
-        let has_uncommitted = |dirty: &&DirtyBlock| !state.changes.is_committed(dirty.copy.page);
+        let has_uncommitted = |dirty: &&DirtyBlock| !state.journal.is_committed(dirty.copy.page);
         self.blocks.iter().filter(has_uncommitted).map(|dirty| dirty.slot).collect()
     }
 

@@ -15,7 +15,9 @@
 //! commits up to `confirmed`, and of the intent log's blocks that follow that commit, those before sequence `flushed` (0 if none). Older
 //! programs write 0 and ignore both.
 
-use crate::volume::record::UNIT_BYTES;
+use device::{IoBuffer, IoSlice};
+
+use crate::volume::record::{Record, UNIT_BYTES};
 
 /// Size of a metadata block in bytes. It may exceed the device's block size, because a torn block counts as not written.
 pub const JOURNAL_BLOCK_BYTES: usize = 4096;
@@ -121,6 +123,50 @@ pub fn decode(kind: BlockKind, uuid: u128, block: &[u8]) -> Option<(BlockHeader,
         flushed: u64_at(block, FLUSHED_AT),
     };
     Some((header, crc, &block[HEADER_BYTES..HEADER_BYTES + units * UNIT_BYTES]))
+}
+
+/// Units that fit into a block in any case: records are not split, so a block may have one unit unused.
+const CERTAIN_UNITS: usize = UNITS_PER_BLOCK - 1;
+
+/// Upper bound of the blocks that `units` units take.
+pub(super) fn blocks_for(units: usize) -> u64 {
+    (units.div_ceil(CERTAIN_UNITS) as u64).max(1)
+}
+
+/// Units that fit into `blocks` blocks in any case.
+pub(super) fn units_in(blocks: u64) -> usize {
+    blocks as usize * CERTAIN_UNITS
+}
+
+/// Encodes records into chained blocks: one commit or entry. `next` is the header of the first block, and afterwards that of the block
+/// that follows.
+pub(super) fn encode_records(
+    kind: BlockKind,
+    uuid: u128,
+    next: &mut BlockHeader,
+    records: impl Iterator<Item = Record>,
+) -> IoSlice {
+    let chunks = chunks_of(records);
+    let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
+    for (number, into) in buffer.chunks_exact_mut(JOURNAL_BLOCK_BYTES).enumerate() {
+        next.ends_commit = number + 1 == chunks.len();
+        next.chain = encode(kind, uuid, next, &chunks[number], into);
+        next.sequence += 1;
+    }
+    buffer.into()
+}
+
+/// Encodes records into the units of blocks. A record is not split.
+fn chunks_of(records: impl Iterator<Item = Record>) -> Vec<Vec<u8>> {
+    let mut chunks = vec![Vec::new()];
+    for record in records {
+        let last = chunks.last_mut().expect("there is one from the beginning");
+        if last.len() + record.units() * UNIT_BYTES > UNITS_PER_BLOCK * UNIT_BYTES {
+            chunks.push(Vec::new());
+        }
+        record.append_to(chunks.last_mut().expect("as above"));
+    }
+    chunks
 }
 
 /// The identifying fields of a block with a wrong checksum.

@@ -9,7 +9,7 @@ use crate::volume::record::{PageContents, Record};
 ///
 /// Only the last contents of each page are kept: a record replaces the previous one.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(super) struct Changes {
     records: BTreeMap<u32, Pending>,
     /// Pages that become free when the next commit is durable.
     released: Vec<ReleasedPage>,
@@ -71,7 +71,7 @@ struct StaleRecords {
 
 /// The changes of one commit.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(super) struct Batch {
     records: BTreeMap<u32, Pending>,
     released: Vec<ReleasedPage>,
     logged: HashSet<u32>,
@@ -79,13 +79,14 @@ pub(crate) struct Batch {
     to_log: BTreeSet<u32>,
     /// If the disk must be flushed first, because a record of a clean block requires it: the number of its failed flushes up to now
     /// that is acceptable.
-    pub(crate) flush_disk: Option<u64>,
+    pub(super) flush_disk: Option<u64>,
     /// All changes up to this one are included.
-    pub(crate) number: u64,
+    pub(super) number: u64,
 }
 
 /// When a page that no longer holds a block becomes free.
-pub(crate) enum PageRelease {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::volume) enum PageRelease {
     /// Immediately: flash has no record of its block.
     Immediate,
     /// After the next commit.
@@ -94,7 +95,7 @@ pub(crate) enum PageRelease {
 
 impl Changes {
     /// Records the contents of `page`.
-    pub(crate) fn hold(&mut self, page: u32, held: PageContents) {
+    pub(super) fn hold(&mut self, page: u32, held: PageContents) {
         self.number += 1;
         // Clean blocks need no intent log entry: the disk has them.
         if held.fresh && held.dirty {
@@ -111,7 +112,7 @@ impl Changes {
     }
 
     /// Records that the contents of `page` became clean; the disk was flushed. A page written since the last commit stays fresh.
-    pub(crate) fn record_clean(&mut self, page: u32, held: PageContents) {
+    pub(super) fn record_clean(&mut self, page: u32, held: PageContents) {
         let known = self.records.get(&page).and_then(|pending| pending.held);
         let fresh = known.filter(|known| known.fresh);
         self.cleaned.insert(page);
@@ -124,14 +125,14 @@ impl Changes {
 
     /// Whether the release of `page`, whose block was `dirty`, needs no record if recovery restores no clean blocks: flash does not
     /// record the page as dirty.
-    pub(crate) fn is_recorded_clean(&self, page: u32, dirty: bool) -> bool {
+    pub(super) fn is_recorded_clean(&self, page: u32, dirty: bool) -> bool {
         let may_be_dirty = dirty || self.cleaned.contains(&page) || self.cleaned_in_flight.contains(&page);
         let is_verified = self.verified.contains(&page) || self.verified_in_flight.contains(&page);
         !may_be_dirty && !is_verified && !self.records.contains_key(&page)
     }
 
     /// Records that `page` lost `block`. With `is_writing_table` even uncommitted contents may be on flash.
-    pub(crate) fn release(
+    pub(super) fn release(
         &mut self,
         page: u32,
         block: u64,
@@ -160,19 +161,19 @@ impl Changes {
     }
 
     /// Records a disk write that began when `flushes_failed` flushes had failed.
-    pub(crate) fn disk_written(&mut self, flushes_failed: u64) {
+    pub(super) fn disk_written(&mut self, flushes_failed: u64) {
         self.number += 1;
         self.disk_written = earlier(self.disk_written, Some(flushes_failed));
     }
 
     /// Number of the last change.
-    pub(crate) fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.number
     }
 
     /// Whether recovery could restore one of `blocks` although it was removed; with `only_dirty`, whether it could restore one
     /// as dirty.
-    pub(crate) fn may_be_recovered(&self, blocks: Range<u64>, only_dirty: bool) -> bool {
+    pub(super) fn may_be_recovered(&self, blocks: Range<u64>, only_dirty: bool) -> bool {
         let matters = |stale: &StaleRecords| {
             #[cfg(test)]
             crate::volume::trim::count_examined(1);
@@ -182,57 +183,57 @@ impl Changes {
     }
 
     /// Whether the dirty contents of `page` are in a commit that has begun, or durable by the intent log.
-    pub(crate) fn is_committed(&self, page: u32) -> bool {
+    pub(super) fn is_committed(&self, page: u32) -> bool {
         self.records.get(&page).is_none_or(|pending| pending.number <= self.log_durable)
     }
 
     /// Records that the flash was flushed after an intent log entry with all changes up to `number`.
-    pub(crate) fn log_flushed(&mut self, number: u64) {
+    pub(super) fn log_flushed(&mut self, number: u64) {
         self.log_durable = self.log_durable.max(number);
     }
 
     /// All dirty blocks written up to this change are durable by a flush of the intent log.
-    pub(crate) fn log_durable(&self) -> u64 {
+    pub(super) fn log_durable(&self) -> u64 {
         self.log_durable
     }
 
     /// Whether the disk was written and not flushed since.
-    pub(crate) fn is_disk_written(&self) -> bool {
+    pub(super) fn is_disk_written(&self) -> bool {
         self.disk_written.is_some()
     }
 
     /// Clean blocks that were inserted since the last commit.
-    pub(crate) fn clean_inserted(&self) -> usize {
+    pub(super) fn clean_inserted(&self) -> usize {
         self.clean_inserted
     }
 
     /// Whether blocks became clean since the last commit.
-    pub(crate) fn has_cleaned(&self) -> bool {
+    pub(super) fn has_cleaned(&self) -> bool {
         !self.cleaned.is_empty()
     }
 
     /// Upper bound of the units in a commit of all changes.
-    pub(crate) fn units(&self) -> usize {
+    pub(super) fn units(&self) -> usize {
         (self.records.len() + self.returning) * 2
     }
 
     /// Exact number of units in a commit of all changes.
-    pub(crate) fn exact_units(&self) -> usize {
+    pub(super) fn exact_units(&self) -> usize {
         self.records.iter().map(|(&page, pending)| Record { page, held: pending.held }.units()).sum()
     }
 
     /// Number of pages that the next commit frees.
-    pub(crate) fn released_pages(&self) -> usize {
+    pub(super) fn released_pages(&self) -> usize {
         self.released.len()
     }
 
     /// Upper bound of the units in an intent log entry of all changes since the last one.
-    pub(crate) fn units_to_log(&self) -> usize {
+    pub(super) fn units_to_log(&self) -> usize {
         self.to_log.len() * 2
     }
 
     /// Takes the changes since the last intent log entry for the next one. They stay pending for a commit.
-    pub(crate) fn take_unlogged(&mut self) -> Vec<Record> {
+    pub(super) fn take_unlogged(&mut self) -> Vec<Record> {
         let pages = std::mem::take(&mut self.to_log);
         let record = |page: u32| self.records.get(&page).map(|pending| Record { page, held: pending.held });
         let records: Vec<Record> = pages.into_iter().filter_map(record).collect();
@@ -241,7 +242,7 @@ impl Changes {
     }
 
     /// Adds the records that recovery found in the intent log, for the commit that ends recovery.
-    pub(crate) fn restore(&mut self, records: impl IntoIterator<Item = Record>) {
+    pub(super) fn restore(&mut self, records: impl IntoIterator<Item = Record>) {
         self.number += 1;
         let number = self.number;
         let pending = |Record { page, held }| (page, Pending { held, number });
@@ -249,7 +250,7 @@ impl Changes {
     }
 
     /// Takes all changes for a commit. `recovers_clean`: whether recovery restores clean blocks until the next one.
-    pub(crate) fn take(&mut self, recovers_clean: bool) -> Batch {
+    pub(super) fn take(&mut self, recovers_clean: bool) -> Batch {
         if !recovers_clean {
             let is_fresh = |pending: &Pending| pending.held.is_some_and(|held| held.fresh);
             let fresh = self.records.iter().filter(|(_, pending)| is_fresh(pending));
@@ -269,24 +270,24 @@ impl Changes {
     }
 
     /// Whether dirty blocks have records that are neither in a commit nor durable by the intent log.
-    pub(crate) fn needs_flash(&self) -> bool {
+    pub(super) fn needs_flash(&self) -> bool {
         let is_dirty = |pending: &Pending| pending.held.is_some_and(|held| held.dirty);
         self.records.values().any(|pending| is_dirty(pending) && pending.number > self.log_durable)
     }
 
     /// Takes only the pending disk flush, for a commit after the flash has failed.
-    pub(crate) fn take_disk_written(&mut self) -> Batch {
+    pub(super) fn take_disk_written(&mut self) -> Batch {
         let flush_disk = self.disk_written.take();
         Batch { flush_disk, number: self.number, ..Batch::default() }
     }
 
     /// The disk was flushed, or did not need to be: the commit continues with the flash.
-    pub(crate) fn disk_flushed(&mut self) {
+    pub(super) fn disk_flushed(&mut self) {
         self.returning = 0;
     }
 
     /// The commit is durable. Returns the pages that are free now.
-    pub(crate) fn committed(&mut self, batch: Batch) -> impl Iterator<Item = u32> + use<> {
+    pub(super) fn committed(&mut self, batch: Batch) -> impl Iterator<Item = u32> + use<> {
         self.cleaned_in_flight.clear();
         self.verified = std::mem::take(&mut self.verified_in_flight);
         for ReleasedPage { block, may_be_dirty, .. } in &batch.released {
@@ -302,13 +303,13 @@ impl Changes {
     }
 
     /// Restores the changes of a commit that failed when flash may have all of it: recovery may find it, though it was not acknowledged.
-    pub(crate) fn put_back_as_written(&mut self, mut batch: Batch) {
+    pub(super) fn put_back_as_written(&mut self, mut batch: Batch) {
         batch.logged.extend(batch.records.keys());
         self.put_back(batch);
     }
 
     /// Restores the changes of a commit that failed before it was written, for the next commit.
-    pub(crate) fn put_back(&mut self, batch: Batch) {
+    pub(super) fn put_back(&mut self, batch: Batch) {
         self.returning = 0;
         for (page, pending) in batch.records {
             let newer = self.records.entry(page).or_insert(pending);
@@ -337,12 +338,12 @@ fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 
 impl Batch {
     /// Whether there is anything to write to the journal.
-    pub(crate) fn has_records(&self) -> bool {
+    pub(super) fn has_records(&self) -> bool {
         !self.records.is_empty() || !self.released.is_empty()
     }
 
     /// The records of the commit.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.records.iter().map(|(&page, pending)| Record { page, held: pending.held })
     }
 }

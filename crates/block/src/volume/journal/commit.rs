@@ -5,16 +5,15 @@
 
 use std::sync::Arc;
 
-use device::{Completion, IoBuffer, IoError, IoSlice, Request};
+use device::{Completion, IoError, IoSlice, Request};
 
-use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+use super::block::{BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, blocks_for, encode_records};
 use super::changes::Batch;
-use super::intent_log::health_error;
+use super::log_write::health_error;
 use crate::volume::Shared;
 use crate::volume::config::Health;
 use crate::volume::device_errors::DiskTask;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
-use crate::volume::record::{Record, UNIT_BYTES};
 use crate::volume::state::State;
 
 /// Why a commit is made.
@@ -131,7 +130,7 @@ impl Shared {
             return Begin::Wait;
         }
         // If that flush fails, a later one proves nothing about the pages written before it.
-        if state.journal.intent_log.is_flushing {
+        if state.journal.intent_log.is_flushing() {
             state.journal.is_commit_due = true;
             return Begin::Wait;
         }
@@ -139,23 +138,23 @@ impl Shared {
         if state.health == Health::Closed || needs_failed_flash(state, why) {
             return Begin::Nothing;
         }
-        if why == CommitReason::Changes && state.journal.durable == state.changes.number() {
+        if why == CommitReason::Changes && state.journal.durable == state.journal.changes.number() {
             return Begin::Nothing;
         }
         if state.health == Health::FlashFailed {
-            let batch = state.changes.take_disk_written();
+            let batch = state.journal.changes.take_disk_written();
             return self.begin_with(state, batch, false);
         }
         let most_blocks = blocks_for(match why {
-            CommitReason::Changes => state.changes.units(),
+            CommitReason::Changes => state.journal.changes.units(),
             // Cleaning may have exceeded the bound. Without this commit the journal would stay full.
-            CommitReason::Table => state.changes.exact_units(),
+            CommitReason::Table => state.journal.changes.exact_units(),
         });
         if !state.journal.has_space_for(most_blocks, why == CommitReason::Table) {
             return Begin::JournalFull;
         }
         // The mode may change with a table.
-        let batch = state.changes.take(state.recovers_clean && why == CommitReason::Changes);
+        let batch = state.journal.changes.take(state.journal.recovers_clean && why == CommitReason::Changes);
         let flush_flash = batch.has_records() || why == CommitReason::Table;
         if let Some(order) = &mut state.order {
             order.enter(state.journal.next_commit, batch.records());
@@ -174,33 +173,26 @@ impl Shared {
     /// Encodes the commit's blocks, split into parts of the ring, and advances the journal.
     fn encode_commit(&self, state: &mut State, batch: &Batch) -> Vec<(u64, IoSlice)> {
         count_records(batch, &mut state.io);
-        let chunks = chunks_of(batch.records());
-        let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
         let journal = &mut state.journal;
         let first_sequence = journal.next_sequence;
-        for (number, units) in chunks.iter().enumerate() {
-            let header = BlockHeader {
-                sequence: journal.next_sequence,
-                commit: journal.next_commit,
-                chain: journal.chain,
-                ends_commit: number + 1 == chunks.len(),
-                confirmed: 0,
-                flushed: 0,
-            };
-            let into = &mut buffer[number * JOURNAL_BLOCK_BYTES..][..JOURNAL_BLOCK_BYTES];
-            journal.chain = block::encode(BlockKind::Journal, self.uuid, &header, units, into);
-            journal.next_sequence += 1;
-        }
+        let mut next = BlockHeader {
+            sequence: first_sequence,
+            commit: journal.next_commit,
+            chain: journal.chain,
+            ends_commit: false,
+            confirmed: 0,
+            flushed: 0,
+        };
+        let blocks = encode_records(BlockKind::Journal, journal.uuid, &mut next, batch.records());
+        (journal.next_sequence, journal.chain) = (next.sequence, next.chain);
         journal.intent_log.follow(journal.next_commit, journal.chain);
         journal.next_commit += 1;
-        state.io.metadata_ssd_writes += chunks.len() as u64;
-        let ring = (self.layout.journal_offset(), self.layout.journal_blocks);
-        let mut parts = self.ring_parts(ring, first_sequence, &buffer.into());
-        parts.reverse();
-        parts
+        state.io.metadata_ssd_writes += next.sequence - first_sequence;
+        self.ring_parts((self.layout.journal_offset(), self.layout.journal_blocks), first_sequence, &blocks)
     }
 
-    /// Splits blocks at the end of the ring and at the largest transfer. `ring_offset` is in bytes, `ring_blocks` its length.
+    /// Splits blocks at the end of the ring and at the largest transfer, in reverse order. `ring_offset` is in bytes, `ring_blocks` its
+    /// length.
     pub(super) fn ring_parts(
         &self,
         (ring_offset, ring_blocks): (u64, u64),
@@ -220,33 +212,21 @@ impl Shared {
             parts.push((ring_offset + place * JOURNAL_BLOCK_BYTES as u64, data.part(bytes)));
             done += blocks;
         }
+        parts.reverse();
         parts
     }
 }
 
 /// Whether a commit needs a flash that has failed: for records of dirty blocks. Records of clean or removed blocks may be lost.
 fn needs_failed_flash(state: &State, why: CommitReason) -> bool {
-    state.health == Health::FlashFailed && (why == CommitReason::Table || state.changes.needs_flash())
+    state.health == Health::FlashFailed && (why == CommitReason::Table || state.journal.changes.needs_flash())
 }
 
 /// Whether the flash failed with `error` and the changes do not need it. In an ordered volume they do: cleaned epochs must be
 /// recorded first.
 fn does_without_flash(state: &State, error: &VolumeError) -> bool {
     let has_failed = error.kind() == VolumeErrorKind::Flash && state.health == Health::FlashFailed;
-    has_failed && state.order.is_none() && !state.changes.needs_flash()
-}
-
-/// Units that fit into a block in any case: records are not split, so a block may have one unit unused.
-const CERTAIN_UNITS: usize = UNITS_PER_BLOCK - 1;
-
-/// Upper bound of the blocks that `units` units take.
-pub(super) fn blocks_for(units: usize) -> u64 {
-    (units.div_ceil(CERTAIN_UNITS) as u64).max(1)
-}
-
-/// Units that fit into `blocks` blocks in any case.
-pub(super) fn units_in(blocks: u64) -> usize {
-    blocks as usize * CERTAIN_UNITS
+    has_failed && state.order.is_none() && !state.journal.changes.needs_flash()
 }
 
 fn count_records(batch: &Batch, io: &mut crate::volume::stats::IoCounts) {
@@ -257,19 +237,6 @@ fn count_records(batch: &Batch, io: &mut crate::volume::stats::IoCounts) {
         *(if is_dirty { &mut io.metadata_dirties } else { &mut io.metadata_cleans }) += 1;
     }
     io.metadata_batch += if records > 1 { records } else { 0 };
-}
-
-/// Encodes records into the units of blocks. A record is not split.
-pub(super) fn chunks_of(records: impl Iterator<Item = Record>) -> Vec<Vec<u8>> {
-    let mut chunks = vec![Vec::new()];
-    for record in records {
-        let last = chunks.last_mut().expect("there is one from the beginning");
-        if last.len() + record.units() * UNIT_BYTES > UNITS_PER_BLOCK * UNIT_BYTES {
-            chunks.push(Vec::new());
-        }
-        record.append_to(chunks.last_mut().expect("as above"));
-    }
-    chunks
 }
 
 impl Commit {
@@ -291,7 +258,7 @@ impl Commit {
     fn write_journal(mut self: Box<Self>) {
         {
             let mut state = self.shared.state.lock();
-            state.changes.disk_flushed();
+            state.journal.changes.disk_flushed();
             if self.flush_flash {
                 self.parts = self.shared.encode_commit(&mut state, &self.batch);
             }
@@ -351,7 +318,7 @@ impl Commit {
                 state.journal.confirmed_commit = state.journal.next_commit - 1;
                 state.journal.intent_log.commit_durable();
             }
-            for page in state.changes.committed(batch) {
+            for page in state.journal.changes.committed(batch) {
                 state.pages.free(page);
             }
         }
@@ -364,7 +331,7 @@ impl Commit {
         self.batch.flush_disk = Some(self.shared.disk_errors.flushes_failed());
         let error = self.shared.disk_failed(DiskTask::Flush, error);
         self.fail(|state, batch| {
-            state.changes.put_back(batch);
+            state.journal.changes.put_back(batch);
             state.undo_epoch(state.journal.next_commit);
             state.journal.failure = Some((state.journal.attempts, error));
         });
@@ -374,7 +341,7 @@ impl Commit {
     fn fail_flash(self, context: &str, error: IoError) {
         let now_ns = self.shared.timer.monotonic_ns();
         self.fail(|state, batch| {
-            state.changes.put_back_as_written(batch);
+            state.journal.changes.put_back_as_written(batch);
             state.fail_flash(VolumeError::flash(context, error), now_ns);
         });
     }

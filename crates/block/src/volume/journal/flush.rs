@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use device::{Completion, Outcome, Request};
 
-use super::intent_log::{Begin, LogWrite, When};
+use super::log_write::{Begin, LogWrite, When};
 use crate::volume::Shared;
 use crate::volume::config::Health;
 use crate::volume::error::{Result, VolumeError};
@@ -64,13 +64,13 @@ impl Shared {
 
     fn is_commit_of_clean_due(&self, state: &State) -> bool {
         let since = self.timer.monotonic_ns().saturating_sub(state.journal.committed_ns);
-        let changes = &state.changes;
-        let has_clean = changes.has_cleaned() || state.recovers_clean && changes.clean_inserted() > 0;
+        let (journal, changes) = (&state.journal, &state.journal.changes);
+        let has_clean = changes.has_cleaned() || journal.recovers_clean && changes.clean_inserted() > 0;
         has_clean && since >= COMMIT_CLEAN_AFTER_NS
     }
 
     fn next_flush_step(self: &Arc<Self>, state: &mut State, target: u64) -> Step {
-        let (journal, changes) = (&state.journal, &state.changes);
+        let (journal, changes) = (&state.journal, &state.journal.changes);
         if journal.durable.max(changes.log_durable()) >= target {
             return Step::Done;
         }
@@ -79,7 +79,7 @@ impl Shared {
         }
         let log = &journal.intent_log;
         // A commit in flight may have the change. All that wait for a flush of the log share the next entry.
-        if journal.running || log.is_flushing {
+        if journal.running || log.is_flushing() {
             return Step::Wait;
         }
         if journal.is_commit_due || log.is_half_full() || self.is_commit_of_clean_due(state) {
@@ -98,13 +98,12 @@ impl Shared {
 
     fn begin_log_flush(self: &Arc<Self>, state: &mut State) -> Step {
         let log = &mut state.journal.intent_log;
-        let (number, sequence) = (log.logged(), log.written_sequence());
-        if sequence <= log.flushed_sequence {
+        let number = log.logged();
+        let Some(sequence) = log.begin_flush() else {
             // Since the last flush only clean blocks have changed.
-            state.changes.log_flushed(number);
+            state.journal.changes.log_flushed(number);
             return Step::Done;
-        }
-        log.is_flushing = true;
+        };
         Step::Flush(LogFlush { shared: Arc::clone(self), number, sequence })
     }
 }
@@ -121,12 +120,10 @@ impl LogFlush {
         let is_commit_due = {
             let mut state = shared.state.lock();
             let state = &mut *state;
-            let log = &mut state.journal.intent_log;
-            log.is_flushing = false;
+            state.journal.intent_log.end_flush(outcome.is_ok().then_some(sequence), now_ns);
             match outcome {
                 Ok(_) => {
-                    (log.flushed_sequence, log.flushed_ns) = (log.flushed_sequence.max(sequence), now_ns);
-                    state.changes.log_flushed(number);
+                    state.journal.changes.log_flushed(number);
                     state.io.ssd_flushes += 1;
                 }
                 Err(error) => state.fail_flash(VolumeError::flash("flushing the flash", error), now_ns),

@@ -22,23 +22,13 @@
 //! because recovering it as dirty loses nothing. They may record that a clean block left the cache, because the disk was flushed before the
 //! block was called clean.
 
-use std::sync::Arc;
+use device::IoSlice;
 
-use device::{Completion, IoBuffer, IoError, IoSlice, Request};
-
-use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
-use super::commit::{blocks_for, chunks_of};
-use crate::volume::Shared;
-use crate::volume::config::Health;
-use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
+use super::block::{BlockHeader, BlockKind, encode_records};
 use crate::volume::record::Record;
-use crate::volume::state::State;
-
-/// Idle time after a flush before an empty entry confirms it. Clients that flush continuously thus cause no extra writes.
-const CONFIRM_AFTER_NS: u64 = 100_000_000;
 
 /// The ring of entries.
-pub(in crate::volume) struct IntentLog {
+pub(super) struct IntentLog {
     blocks: u64,
     /// The next block to write.
     next_sequence: u64,
@@ -57,13 +47,13 @@ pub(in crate::volume) struct IntentLog {
     /// The block after the last entry that is written completely.
     written_sequence: u64,
     /// Blocks before this one are flushed.
-    pub(super) flushed_sequence: u64,
+    flushed_sequence: u64,
     /// The commit and the block of the log that the last entry or a superblock records as flushed.
     confirmed: (u64, u64),
     /// Whether the flash is being flushed for entries.
-    pub(super) is_flushing: bool,
+    is_flushing: bool,
     /// End of the last such flush.
-    pub(super) flushed_ns: u64,
+    flushed_ns: u64,
     /// Writes that wait for an entry.
     waiting: u32,
     /// Segments that are being written to flash and will wait for an entry.
@@ -92,13 +82,8 @@ impl IntentLog {
         }
     }
 
-    /// Whether enough writes wait for an entry, compared with those still being written.
-    fn has_gathered(&self) -> bool {
-        self.waiting * 2 >= self.incoming
-    }
-
     /// Makes new entries follow `commit`, whose blocks are encoded.
-    pub(in crate::volume) fn follow(&mut self, commit: u64, chain: u32) {
+    pub(super) fn follow(&mut self, commit: u64, chain: u32) {
         (self.base, self.chain, self.base_sequence) = (commit, chain, self.next_sequence);
     }
 
@@ -114,7 +99,7 @@ impl IntentLog {
     }
 
     /// The commit that entries follow, and the checksum to which the first of them is chained.
-    pub(in crate::volume) fn start(&self) -> (u64, u32) {
+    pub(super) fn start(&self) -> (u64, u32) {
         (self.base, self.chain)
     }
 
@@ -123,9 +108,95 @@ impl IntentLog {
         self.logged
     }
 
-    /// The block after the last entry that is written completely.
-    pub(super) fn written_sequence(&self) -> u64 {
-        self.written_sequence
+    /// Adds a write that waits for an entry.
+    pub(super) fn add_waiting(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// A write no longer waits for an entry.
+    pub(super) fn end_waiting(&mut self) {
+        self.waiting -= 1;
+    }
+
+    /// Adds a segment that is being written to flash and will wait for an entry.
+    pub(super) fn add_incoming(&mut self) {
+        self.incoming += 1;
+    }
+
+    /// The segment is written. Returns whether the entry may begin for which other writes wait.
+    pub(super) fn end_incoming(&mut self) -> bool {
+        self.incoming -= 1;
+        self.waiting > 0 && !self.running && self.has_gathered()
+    }
+
+    /// Whether enough writes wait for an entry, compared with those still being written.
+    pub(super) fn has_gathered(&self) -> bool {
+        self.waiting * 2 >= self.incoming
+    }
+
+    /// Whether an entry is being written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.running
+    }
+
+    /// Records that no change up to `number` needs an entry.
+    pub(super) fn skip_entry(&mut self, number: u64) {
+        self.logged = number;
+    }
+
+    /// Begins an entry with `records`, which records commits up to `confirmed` as flushed. Returns the sequence number of its first block,
+    /// and its blocks.
+    pub(super) fn begin_entry(&mut self, uuid: u128, confirmed: u64, records: &[Record]) -> (u64, IoSlice) {
+        let (first_sequence, flushed) = (self.next_sequence, self.known_flushed());
+        let (sequence, commit, chain) = (first_sequence, self.base, self.chain);
+        let mut next = BlockHeader { sequence, commit, chain, ends_commit: false, confirmed, flushed };
+        let blocks = encode_records(BlockKind::IntentLog, uuid, &mut next, records.iter().copied());
+        (self.next_sequence, self.chain) = (next.sequence, next.chain);
+        self.confirmed = (confirmed, flushed);
+        self.running = true;
+        (first_sequence, blocks)
+    }
+
+    /// The entry with all changes up to `number` is written.
+    pub(super) fn end_entry(&mut self, number: u64) {
+        self.running = false;
+        self.logged = self.logged.max(number);
+        self.written_sequence = self.next_sequence;
+    }
+
+    /// The entry could not be written.
+    pub(super) fn fail_entry(&mut self) {
+        self.running = false;
+    }
+
+    /// Whether the flash is being flushed for entries.
+    pub(super) fn is_flushing(&self) -> bool {
+        self.is_flushing
+    }
+
+    /// Begins a flush of the flash for the entries written so far. Returns the sequence number of the block after them; `None` if they
+    /// are flushed already.
+    pub(super) fn begin_flush(&mut self) -> Option<u64> {
+        self.is_flushing = self.written_sequence > self.flushed_sequence;
+        self.is_flushing.then_some(self.written_sequence)
+    }
+
+    /// A flush ended. If it succeeded, the blocks before `flushed` are durable.
+    pub(super) fn end_flush(&mut self, flushed: Option<u64>, now_ns: u64) {
+        self.is_flushing = false;
+        if let Some(sequence) = flushed {
+            (self.flushed_sequence, self.flushed_ns) = (self.flushed_sequence.max(sequence), now_ns);
+        }
+    }
+
+    /// End of the last flush for entries.
+    pub(super) fn flushed_ns(&self) -> u64 {
+        self.flushed_ns
+    }
+
+    /// Whether neither an entry nor a superblock records the flushes of commit `confirmed` and of the entries after it.
+    pub(super) fn is_unconfirmed(&self, confirmed: u64) -> bool {
+        self.confirmed < (confirmed, self.known_flushed())
     }
 
     /// The first block of the log after the last durable commit that is not known to be flushed; 0 if none before it is. Entries record it.
@@ -138,236 +209,17 @@ impl IntentLog {
         self.used() * 2 >= self.blocks
     }
 
-    fn has_space_for(&self, blocks: u64) -> bool {
+    /// Whether a commit should empty the ring soon, before a write has to wait for it.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        self.used() * 4 >= self.blocks * 3
+    }
+
+    /// Whether an entry of `blocks` blocks fits.
+    pub(super) fn has_space_for(&self, blocks: u64) -> bool {
         self.used() + blocks <= self.blocks
     }
 
     fn used(&self) -> u64 {
         self.next_sequence - self.oldest_sequence
-    }
-
-    /// Whether a commit should empty the ring soon, before a write has to wait for it.
-    fn is_nearly_full(&self) -> bool {
-        self.used() * 4 >= self.blocks * 3
-    }
-}
-
-/// When an entry may begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
-    /// When enough writes wait for an entry.
-    Gathered,
-    /// Now: a client flushes.
-    Now,
-}
-
-/// Result of an attempt to write an entry.
-pub(super) enum Begin {
-    Run(LogWrite),
-    Wait,
-    /// The ring is full: a commit is needed.
-    Commit,
-    Nothing,
-}
-
-/// A write that waits for an entry.
-struct WaitingWrite<'a>(&'a Shared);
-
-impl Drop for WaitingWrite<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().journal.intent_log.waiting -= 1;
-    }
-}
-
-/// A segment that is being written to flash and will wait for an entry.
-pub(in crate::volume) struct IncomingWrite(Arc<Shared>);
-
-impl IncomingWrite {
-    pub(in crate::volume) fn new(shared: &Arc<Shared>) -> Self {
-        shared.state.lock().journal.intent_log.incoming += 1;
-        Self(Arc::clone(shared))
-    }
-}
-
-impl Drop for IncomingWrite {
-    fn drop(&mut self) {
-        let may_begin = {
-            let log = &mut self.0.state.lock().journal.intent_log;
-            log.incoming -= 1;
-            log.waiting > 0 && !log.running && log.has_gathered()
-        };
-        if may_begin {
-            self.0.log_advanced.notify(usize::MAX);
-        }
-    }
-}
-
-/// An entry being written. Each completion submits its next part, as for a commit.
-pub(super) struct LogWrite {
-    shared: Arc<Shared>,
-    /// Parts of the ring to write, in reverse order.
-    parts: Vec<(u64, IoSlice)>,
-    /// All changes up to this one are in the entry.
-    number: u64,
-}
-
-impl Shared {
-    /// Waits until all changes so far survive a kill of the process.
-    pub(in crate::volume) async fn log_changes(self: &Arc<Self>) -> Result<()> {
-        let target = {
-            let mut state = self.state.lock();
-            state.journal.intent_log.waiting += 1;
-            state.changes.number()
-        };
-        let _waiting = WaitingWrite(self);
-        loop {
-            let listener = self.log_advanced.listen();
-            let begin = {
-                let mut state = self.state.lock();
-                if state.journal.intent_log.logged.max(state.journal.durable) >= target {
-                    return Ok(());
-                }
-                if state.health != Health::Healthy {
-                    return Err(health_error(&state));
-                }
-                self.begin_log_write(&mut state, When::Gathered)
-            };
-            match begin {
-                Begin::Run(write) => write.run(),
-                Begin::Wait => {}
-                Begin::Commit => return self.commit(target).await,
-                Begin::Nothing => return Ok(()),
-            }
-            listener.await;
-        }
-    }
-
-    pub(super) fn begin_log_write(self: &Arc<Self>, state: &mut State, when: When) -> Begin {
-        let journal = &state.journal;
-        let log = &journal.intent_log;
-        let is_early = when == When::Gathered && !log.has_gathered();
-        if log.running || journal.is_writing_blocks || is_early {
-            return Begin::Wait;
-        }
-        let most_blocks = blocks_for(state.changes.units_to_log());
-        if !journal.intent_log.has_space_for(most_blocks) {
-            return Begin::Commit;
-        }
-        let number = state.changes.number();
-        let records = state.changes.take_unlogged();
-        if records.is_empty() {
-            state.journal.intent_log.logged = number;
-            return Begin::Nothing;
-        }
-        let parts = self.encode_log_entry(state, &records);
-        state.journal.intent_log.running = true;
-        Begin::Run(LogWrite { shared: Arc::clone(self), parts, number })
-    }
-
-    /// Writes an empty entry that confirms the last flush, if nothing on flash does so yet and the journal is idle.
-    pub(in crate::volume) fn confirm_last_flush(self: &Arc<Self>) {
-        let now_ns = self.timer.monotonic_ns();
-        let write = {
-            let mut state = self.state.lock();
-            let journal = &state.journal;
-            let log = &journal.intent_log;
-            let is_busy =
-                journal.running || log.running || log.is_flushing || state.health != Health::Healthy;
-            let is_news = log.confirmed < (journal.confirmed_commit, log.known_flushed());
-            let flushed_ns = journal.committed_ns.max(log.flushed_ns);
-            let is_quiet = now_ns.saturating_sub(flushed_ns) >= CONFIRM_AFTER_NS;
-            if is_busy || !is_news || !is_quiet || !log.has_space_for(1) {
-                return;
-            }
-            let parts = self.encode_log_entry(&mut state, &[]);
-            state.journal.intent_log.running = true;
-            LogWrite { shared: Arc::clone(self), parts, number: state.journal.intent_log.logged }
-        };
-        write.run();
-    }
-
-    fn encode_log_entry(&self, state: &mut State, records: &[Record]) -> Vec<(u64, IoSlice)> {
-        let chunks = chunks_of(records.iter().copied());
-        let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
-        let confirmed = state.journal.confirmed_commit;
-        let log = &mut state.journal.intent_log;
-        let flushed = log.known_flushed();
-        log.confirmed = (confirmed, flushed);
-        let first_sequence = log.next_sequence;
-        for (number, units) in chunks.iter().enumerate() {
-            let header = BlockHeader {
-                sequence: log.next_sequence,
-                commit: log.base,
-                chain: log.chain,
-                ends_commit: number + 1 == chunks.len(),
-                confirmed,
-                flushed,
-            };
-            let into = &mut buffer[number * JOURNAL_BLOCK_BYTES..][..JOURNAL_BLOCK_BYTES];
-            log.chain = block::encode(BlockKind::IntentLog, self.uuid, &header, units, into);
-            log.next_sequence += 1;
-        }
-        state.io.intent_log_writes += u64::from(!records.is_empty());
-        state.io.metadata_ssd_writes += chunks.len() as u64;
-        let ring = (self.layout.intent_log_offset(), self.layout.intent_log_blocks());
-        let mut parts = self.ring_parts(ring, first_sequence, &buffer.into());
-        parts.reverse();
-        parts
-    }
-}
-
-/// The error for requests to a failed flash or a closed volume.
-pub(in crate::volume) fn health_error(state: &State) -> VolumeError {
-    if state.health == Health::Closed {
-        return VolumeError::new(VolumeErrorKind::Closed, "the volume is closed");
-    }
-    state
-        .journal
-        .flash_failure
-        .clone()
-        .unwrap_or_else(|| VolumeError::new(VolumeErrorKind::Flash, "the flash failed"))
-}
-
-impl LogWrite {
-    pub(super) fn run(mut self) {
-        let flash = Arc::clone(&self.shared.flash);
-        while let Some((offset, data)) = self.parts.pop() {
-            match flash.absorb(offset, &data) {
-                Some(Ok(())) => {}
-                Some(Err(error)) => return self.fail(error),
-                None => {
-                    let completion = Completion::new(move |outcome| match outcome {
-                        Ok(_) => self.run(),
-                        Err(error) => self.fail(error),
-                    });
-                    return flash.submit(Request::write(offset, data), completion);
-                }
-            }
-        }
-        self.succeed();
-    }
-
-    fn succeed(self) {
-        let is_nearly_full = {
-            let log = &mut self.shared.state.lock().journal.intent_log;
-            log.running = false;
-            log.logged = log.logged.max(self.number);
-            log.written_sequence = log.next_sequence;
-            log.is_nearly_full()
-        };
-        self.shared.log_advanced.notify(usize::MAX);
-        if is_nearly_full {
-            self.shared.commit_in_background();
-        }
-    }
-
-    fn fail(self, error: IoError) {
-        let now_ns = self.shared.timer.monotonic_ns();
-        {
-            let mut state = self.shared.state.lock();
-            state.journal.intent_log.running = false;
-            state.fail_flash(VolumeError::flash("writing the intent log", error), now_ns);
-        }
-        self.shared.journal_advanced();
     }
 }

@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use device::{Completion, ErrorKind, IoBuffer, IoError, Request};
 
-use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
-use super::journal::commit::{CommitReason, Committed};
-use super::journal::intent_log::health_error;
-use super::record::{PageContents, Record, UNIT_BYTES};
-use super::state::State;
-use super::superblock::{self, Checkpoint, FORMAT_VERSION, Superblock};
-use super::work::Work;
-use super::{Health, Shared};
+use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+use super::commit::{CommitReason, Committed};
+use super::log_write::health_error;
 use crate::sets::Slot;
+use crate::volume::Shared;
+use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
+use crate::volume::record::{PageContents, Record, UNIT_BYTES};
+use crate::volume::state::State;
+use crate::volume::superblock::{self, Checkpoint, FORMAT_VERSION, Superblock};
+use crate::volume::work::Work;
 
 /// Slots that are processed under one hold of the lock.
 const SLOTS_PER_PART: u32 = 4096;
@@ -28,11 +28,11 @@ const SLOTS_PER_PART: u32 = 4096;
 impl Shared {
     /// Writes a table, unless another task did so meanwhile: the journal is less than half full and has space for the pending
     /// changes.
-    pub(super) async fn write_table_if_needed(self: &Arc<Self>) -> Result<()> {
+    pub(in crate::volume) async fn write_table_if_needed(self: &Arc<Self>) -> Result<()> {
         let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
         let is_needed = {
             let state = self.state.lock();
-            state.journal.is_half_full() || !state.journal.fits_units(state.changes.units())
+            state.journal.is_half_full() || !state.journal.fits_changes()
         };
         if is_needed {
             let superblock = self.superblock.lock().clone();
@@ -42,7 +42,7 @@ impl Shared {
     }
 
     /// Writes a table and a superblock that refers to it. The caller's `work` holds `metadata_writer`.
-    pub(super) async fn write_table(
+    pub(in crate::volume) async fn write_table(
         self: &Arc<Self>,
         work: &Arc<Work>,
         superblock: Superblock,
@@ -55,7 +55,7 @@ impl Shared {
         let old = superblock.checkpoint;
         let mut checkpoint = {
             let mut state = self.state.lock();
-            state.is_writing_table = true;
+            state.journal.is_writing_table = true;
             Checkpoint {
                 table: 1 - old.table,
                 number: old.number + 1,
@@ -88,7 +88,7 @@ impl Shared {
     /// Writes a table of the recovered state, before the first request. It is consistent and complete, so no commit follows: the
     /// journal, which may be full, continues after it. It includes the records of the intent log and starts a new chain, so these are not
     /// replayed again.
-    pub(super) async fn write_recovered_table(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
+    pub(in crate::volume) async fn write_recovered_table(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
         let mut superblock = self.superblock.lock().clone();
         let mut checkpoint = {
             let journal = &self.state.lock().journal;
@@ -110,11 +110,11 @@ impl Shared {
         self.write_superblock(work, superblock).await?;
         let mut state = self.state.lock();
         let state = &mut *state;
-        let batch = state.changes.take(true);
-        state.changes.disk_flushed();
+        let batch = state.journal.changes.take(true);
+        state.journal.changes.disk_flushed();
         state.journal.durable = batch.number;
         state.journal.continue_from(&checkpoint);
-        for page in state.changes.committed(batch) {
+        for page in state.journal.changes.committed(batch) {
             state.pages.free(page);
         }
         state.io.checkpoints += 1;
@@ -142,7 +142,7 @@ impl Shared {
 
     /// Writes the superblock. The caller's `work` holds `metadata_writer` until the end, even if the caller's future is dropped:
     /// until then it is unknown which superblock, and which table, is in force.
-    pub(super) async fn write_superblock(
+    pub(in crate::volume) async fn write_superblock(
         self: &Arc<Self>,
         work: &Arc<Work>,
         mut superblock: Superblock,
@@ -157,35 +157,8 @@ impl Shared {
         written.await.map(drop).map_err(|_| health_error(&self.state.lock()))
     }
 
-    /// Waits for all requests, commits, writes a table and marks the volume as closed. The volume is closed even on failure, because the
-    /// upkeep waits for that, and if the future is dropped, because the superblock may already be marked.
-    pub(super) async fn close(self: &Arc<Self>) -> Result<()> {
-        // Later requests wait for this lock and then find the volume closed.
-        let everything = self.blocks.lock(0..u64::MAX).await;
-        let work = Work::new(self, Some(everything));
-        work.hold_range(self.disk_writers.lock(0..u64::MAX).await);
-        // An epoch in flight is written completely; other cleaning stops between two runs.
-        work.hold_range(self.destager.lock(0..1).await);
-        work.hold_range(self.metadata_writer.lock(0..1).await);
-        self.check_open(&self.state.lock())?;
-        let _closing = Closing(self);
-        self.write_end(&work).await
-    }
-
-    async fn write_end(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
-        {
-            let state = self.state.lock();
-            if state.health == Health::FlashFailed {
-                return Err(health_error(&state));
-            }
-        }
-        self.record_disk_state().await?;
-        let superblock = Superblock { clean: true, ..self.superblock.lock().clone() };
-        self.write_table(work, superblock).await
-    }
-
     /// Writes a table in the newest format, unless the volume has it.
-    pub(super) async fn upgrade(self: &Arc<Self>) -> Result<u32> {
+    pub(in crate::volume) async fn upgrade(self: &Arc<Self>) -> Result<u32> {
         let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
         self.check_open(&self.state.lock())?;
         let superblock = self.superblock.lock().clone();
@@ -202,16 +175,7 @@ struct TableInWriting<'a>(&'a Shared);
 
 impl Drop for TableInWriting<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().is_writing_table = false;
-    }
-}
-
-/// Marks the volume as closed when dropped.
-struct Closing<'a>(&'a Shared);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().health = Health::Closed;
+        self.0.state.lock().journal.is_writing_table = false;
     }
 }
 
@@ -244,7 +208,7 @@ impl SuperblockWrite {
         {
             let mut state = shared.state.lock();
             // Commits may use the new format only now; until here the previous superblock may be in force.
-            state.format = superblock.format;
+            state.journal.format = superblock.format;
             state.journal.oldest_sequence = superblock.checkpoint.journal_sequence;
         }
         *shared.superblock.lock() = superblock;

@@ -1,0 +1,52 @@
+//! Closing a volume.
+
+use std::sync::Arc;
+
+use super::error::Result;
+use super::journal::health_error;
+use super::superblock::Superblock;
+use super::work::Work;
+use super::{Health, Shared, Volume};
+
+impl Volume {
+    /// Flushes, writes a table and marks the volume as closed. Later requests are refused. Dirty blocks stay on flash; call
+    /// [`clean`](Self::clean) first to write them to the disk.
+    ///
+    /// # Errors
+    /// The devices' failures. The volume is closed nevertheless, and recovered as after a crash.
+    pub async fn close(&self) -> Result<()> {
+        let shared = &self.shared;
+        // Later requests wait for this lock and then find the volume closed.
+        let everything = shared.blocks.lock(0..u64::MAX).await;
+        let work = Work::new(shared, Some(everything));
+        work.hold_range(shared.disk_writers.lock(0..u64::MAX).await);
+        // An epoch in flight is written completely; other cleaning stops between two runs.
+        work.hold_range(shared.destager.lock(0..1).await);
+        work.hold_range(shared.metadata_writer.lock(0..1).await);
+        shared.check_open(&shared.state.lock())?;
+        let _closing = Closing(shared);
+        write_end(shared, &work).await
+    }
+}
+
+async fn write_end(shared: &Arc<Shared>, work: &Arc<Work>) -> Result<()> {
+    {
+        let state = shared.state.lock();
+        if state.health == Health::FlashFailed {
+            return Err(health_error(&state));
+        }
+    }
+    shared.record_disk_state().await?;
+    let superblock = Superblock { clean: true, ..shared.superblock.lock().clone() };
+    shared.write_table(work, superblock).await
+}
+
+/// Marks the volume as closed when dropped: even on failure, because the upkeep waits for that, and if the future is dropped, because the
+/// superblock may already be marked.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().health = Health::Closed;
+    }
+}
