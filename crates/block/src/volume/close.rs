@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::error::Result;
-use super::journal::health_error;
 use super::superblock::Superblock;
 use super::work::Work;
-use super::{Health, Shared, Volume};
+use super::{Shared, Volume};
 
 impl Volume {
     /// Flushes, writes a table and marks the volume as closed. Later requests are refused. Dirty blocks stay on flash; call
@@ -23,7 +22,7 @@ impl Volume {
         // An epoch in flight is written completely; other cleaning stops between two runs.
         work.hold_range(shared.destager.lock(0..1).await);
         work.hold_range(shared.metadata_writer.lock(0..1).await);
-        shared.check_open(&shared.state.lock())?;
+        shared.state.lock().health.check_open()?;
         let _closing = Closing(shared);
         write_end(shared, &work).await
     }
@@ -32,8 +31,8 @@ impl Volume {
 async fn write_end(shared: &Arc<Shared>, work: &Arc<Work>) -> Result<()> {
     {
         let state = shared.state.lock();
-        if state.health == Health::FlashFailed {
-            return Err(health_error(&state));
+        if state.health.has_failed() {
+            return Err(state.health.error());
         }
     }
     shared.record_disk_state().await?;
@@ -47,6 +46,6 @@ struct Closing<'a>(&'a Shared);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().health = Health::Closed;
+        self.0.state.lock().health.close();
     }
 }

@@ -106,13 +106,13 @@ impl Shared {
         let grown = self.superblock.lock().clone();
         let disk = DiskIdentity { bytes: old_bytes, is_current: false, ..grown.disk.clone() };
         self.write_superblock(work, Superblock { clean: false, disk, ..grown }).await?;
-        self.superblock.lock().disk.bytes = self.disk_bytes;
+        self.superblock.lock().disk.bytes = self.disk.bytes();
         let copy = self.state.lock().copy(slot);
         let Some(copy) = copy else { return Ok(()) };
         let rest = old_bytes % u64::from(self.layout.block_bytes);
         let has = Sectors::range(0, (rest / u64::from(SECTOR_BYTES)) as u32);
         let has = copy.partial.map_or(has, |known| Sectors(known.0 & has.0));
-        let failed_before = self.disk_errors.flushes_failed();
+        let failed_before = self.disk.flushes_failed();
         self.write_copies(work, &[(block, FlashCopy { partial: Some(has), ..copy })]).await?;
         self.flush_disk(failed_before).await?;
         self.state.lock().sets.mark_clean(slot);

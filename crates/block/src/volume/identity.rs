@@ -215,7 +215,7 @@ impl Shared {
         let state = self.state.lock();
         let block_bytes = u64::from(self.layout.block_bytes);
         let low = COMPARED_END_BYTES / block_bytes;
-        let high = self.disk_bytes.saturating_sub(COMPARED_END_BYTES) / block_bytes;
+        let high = self.disk.bytes().saturating_sub(COMPARED_END_BYTES) / block_bytes;
         let clean = || {
             let clean = state.sets.held().filter(|(_, word)| !word.is_dirty());
             clean.filter_map(|(slot, word)| Some((slot, word.block()?)))
@@ -270,9 +270,7 @@ impl Shared {
 
     /// Records checksums and time of the disk for the next opening.
     pub(super) async fn record_disk_state(&self) -> Result<()> {
-        Self::flush_device(&*self.disk)
-            .await
-            .map_err(|error| VolumeError::disk("flushing the disk", error))?;
+        self.disk.flush().await.map_err(|error| VolumeError::disk("flushing the disk", error))?;
         let ends_crc = ends_crc(&*self.disk).await?;
         let changed_ns = self.os_identity.sync_modified_time();
         let disk = &mut self.superblock.lock().disk;

@@ -42,10 +42,11 @@ mod close;
 pub mod config;
 mod copy_ahead;
 mod create;
-mod device_errors;
+mod disk;
 pub mod error;
 mod flash_map;
 mod grow;
+mod health;
 mod identity;
 pub mod journal;
 pub mod layout;
@@ -78,15 +79,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use device::timer::Timer;
-use device::{Device, IoSlice, Request};
+use device::{Device, IoSlice};
 use event_listener::Event;
 use parking_lot::Mutex;
 
 pub use check::Check;
 pub use config::{Health, VolumeConfig};
 pub use copy_ahead::CopiedAhead;
-pub use device_errors::{Condition, DeviceErrors};
 pub use error::{Result, VolumeError, VolumeErrorKind};
+pub use health::{Condition, DeviceErrors};
 pub use layout::Layout;
 pub use os_identity::{OsIdentity, Pairing};
 pub use recovery::Recovery;
@@ -95,7 +96,7 @@ pub use stats::{IoCounts, Stats};
 pub use superblock::Superblock;
 pub use trim::BlockExtent;
 
-use device_errors::DiskErrors;
+use disk::Disk;
 use pace::Pace;
 use ranges::RangeLock;
 use state::State;
@@ -117,13 +118,11 @@ pub struct Volume {
 
 struct Shared {
     flash: Arc<dyn Device>,
-    disk: Arc<dyn Device>,
-    disk_errors: Arc<DiskErrors>,
+    disk: Arc<Disk>,
     os_identity: OsIdentity,
     timer: Arc<dyn Timer>,
     uuid: u128,
     layout: Layout,
-    disk_bytes: u64,
     /// Locks blocks of the cache for requests other than plain hits.
     blocks: Arc<RangeLock>,
     /// Locks blocks of the disk that are being written.
@@ -151,7 +150,7 @@ impl Volume {
     /// Size of the volume, which is the size of the disk.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
-        self.shared.disk_bytes
+        self.shared.disk.bytes()
     }
 
     /// Block size. Requests that are aligned to it are the fastest.
@@ -231,7 +230,7 @@ impl Volume {
     pub async fn flush(&self) -> Result<()> {
         let target = {
             let state = self.shared.state.lock();
-            self.shared.check_open(&state)?;
+            state.health.check_open()?;
             state.journal.last_change()
         };
         self.shared.flush_changes(target).await?;
@@ -254,7 +253,8 @@ impl Volume {
     /// Current statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let has_disk_errors = self.shared.disk_errors.at(self.shared.timer.monotonic_ns()).is_some();
+        let disk_errors = self.shared.disk.current_errors();
+        let (disk_read_errors, disk_write_errors) = self.shared.disk.error_counts();
         let state = self.shared.state.lock();
         let pace = self.shared.pace.lock();
         let (hot_blocks, warm_blocks) = state.sets.hot_and_warm_blocks();
@@ -265,7 +265,12 @@ impl Volume {
             promotions,
             demotions,
             counters: *state.sets.counters(),
-            io: state.io,
+            io: IoCounts {
+                disk_read_errors,
+                disk_write_errors,
+                ssd_write_errors: state.health.errors(),
+                ..state.io
+            },
             capacity_blocks: u64::from(self.shared.layout.slots()),
             held_blocks: state.sets.held_blocks(),
             dirty_blocks: state.sets.dirty_blocks(),
@@ -276,8 +281,15 @@ impl Volume {
             journal_blocks: state.journal.blocks(),
             latency_ns_p99: pace.p99_ns(),
             clean_seconds_left: pace.seconds_for(state.sets.dirty_blocks()),
-            health: device_errors::with_disk_errors(state.health, has_disk_errors),
+            health: state.health.condition(disk_errors, 0).health,
         }
+    }
+
+    /// The volume's health and device errors.
+    #[must_use]
+    pub fn condition(&self) -> Condition {
+        let disk_errors = self.shared.disk.current_errors();
+        self.shared.state.lock().health.condition(disk_errors, self.shared.timer.monotonic_ns())
     }
 
     /// Resets all counters except those of errors.
@@ -289,11 +301,6 @@ impl Volume {
 }
 
 impl Shared {
-    /// Flushes a device outside of a commit.
-    async fn flush_device(device: &dyn Device) -> std::result::Result<(), device::IoError> {
-        device.start(Request::Flush).await.map(|_| ())
-    }
-
     /// Sets the latency gate in milliseconds; 0 disables it.
     fn set_latency_gate(&self, gate_ms: u32) {
         self.pace.lock().set_gate(u64::from(gate_ms) * 1_000_000);
@@ -316,18 +323,10 @@ impl Shared {
         self.superblock.lock().ordered
     }
 
-    /// Fails if the volume is closed.
-    fn check_open(&self, state: &State) -> Result<()> {
-        match state.health {
-            Health::Closed => Err(VolumeError::new(VolumeErrorKind::Closed, "the volume is closed")),
-            Health::Healthy | Health::DiskErrors | Health::FlashFailed => Ok(()),
-        }
-    }
-
     /// Fails for a range that is unaligned or outside the volume.
     fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         let sector = u64::from(SECTOR_BYTES);
-        let size = self.disk_bytes;
+        let size = self.disk.bytes();
         let wrong = if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
             "not aligned to sectors of 512 bytes".to_owned()
         } else if offset.checked_add(len).is_none_or(|end| end > size) {

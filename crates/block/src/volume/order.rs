@@ -13,11 +13,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::Shared;
 use super::error::{Result, VolumeErrorKind};
 use super::record::{PageContents, Record, Sectors};
 use super::state::{FlashCopy, State};
 use super::work::Work;
-use super::{Health, Shared};
 use crate::sets::Standing;
 
 /// The version of a block on a page that is not on the disk yet.
@@ -171,7 +171,7 @@ impl Shared {
         let oldest = {
             let mut state = self.state.lock();
             // A closed volume has recorded checksums of its disk, which must not change.
-            self.check_open(&state)?;
+            state.health.check_open()?;
             let confirmed = state.journal.confirmed_commit();
             let oldest =
                 state.order.as_ref().and_then(Order::oldest).filter(|(epoch, _)| *epoch <= confirmed);
@@ -193,7 +193,7 @@ impl Shared {
                 (version.block, FlashCopy { page: version.page, crc, partial: version.partial })
             })
             .collect();
-        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_errors.flushes_failed());
+        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk.flushes_failed());
         for segment in blocks.chunks(super::segment::SEGMENT_BLOCKS as usize) {
             self.write_copies(&work, segment).await?;
             self.pause().await;
@@ -284,7 +284,7 @@ impl Shared {
         let percent = usize::from(state.sets.tuning().dirty_percent.min(90));
         let most = self.layout.slots() as usize * percent / 100;
         let waiting = state.order.as_ref().map_or(0, Order::len);
-        state.health != Health::Closed && waiting > most
+        !state.health.is_closed() && waiting > most
     }
 
     /// Whether the oldest epoch is to be destaged for an idle block. All epochs up to that block's own must be destaged first, with
@@ -305,7 +305,7 @@ impl Shared {
             };
             let has_epoch = state.order.as_ref().is_some_and(|order| order.has(page));
             // A failed flash accepts no commit, so uncommitted blocks stay where they are.
-            if !has_epoch && state.health != Health::Healthy {
+            if !has_epoch && !state.health.is_healthy() {
                 return Ok(false);
             }
             (page, (!has_epoch).then(|| state.journal.last_change()))

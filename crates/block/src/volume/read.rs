@@ -3,15 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{IoBuffer, IoError, IoSlice, Pending, Request};
+use device::{Device, IoBuffer, IoError, IoSlice, Pending, Request};
 use futures_util::future::join_all;
 
-use super::device_errors::DiskTask;
+use super::Shared;
+use super::disk::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::segment::{Part, runs};
 use super::state::{FlashCopy, State, Written};
 use super::work::Work;
-use super::{Health, Shared};
 use crate::sets::{Admit, Read, Tuning};
 
 /// A part that is read from its flash page.
@@ -78,7 +78,7 @@ impl Shared {
         self.check_range(offset, len as u64)?;
         let mode = {
             let mut state = self.state.lock();
-            self.check_open(&state)?;
+            state.health.check_open()?;
             let (admit, stream_bytes) =
                 admit(&mut state, offset, len, may_cache, |tuning| tuning.read_bypass_bytes);
             ReadMode { admit, is_sequential: self.is_sequential(len, stream_bytes) }
@@ -203,14 +203,14 @@ impl Shared {
     }
 
     async fn disk_data(&self, pending: Pending) -> Result<IoSlice> {
-        let data = pending.await.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
+        let data = pending.await.map_err(|error| self.disk.failed(DiskTask::Read, error))?;
         Ok(data.into())
     }
 
     fn plan_misses(self: &Arc<Self>, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
         let mut state = self.state.lock();
         let filling_bytes = state.filling_blocks as u64 * u64::from(self.layout.block_bytes);
-        let may_fill = state.health == Health::Healthy && filling_bytes < MAX_FILLING_BYTES;
+        let may_fill = state.health.is_healthy() && filling_bytes < MAX_FILLING_BYTES;
         let most_filled = if may_fill { state.blocks_that_may_change() } else { 0 };
         let (mut hits, mut misses, mut to_fill) = (Vec::new(), Vec::new(), 0);
         for part in parts {
@@ -275,7 +275,7 @@ impl Shared {
         let block_bytes = u64::from(self.layout.block_bytes);
         let start = |read: DiskRead| {
             let offset = read.blocks.start * block_bytes;
-            let end = (read.blocks.end * block_bytes).min(self.disk_bytes);
+            let end = (read.blocks.end * block_bytes).min(self.disk.bytes());
             (read, self.disk.read(offset, (end - offset) as usize))
         };
         reads.into_iter().map(start).collect()
@@ -365,7 +365,7 @@ impl Shared {
         self.state.lock().sets.counters_mut().disk_reads += 1;
         let offset = block * u64::from(self.layout.block_bytes);
         let read = self.disk.read(offset, self.bytes_of(block)).await;
-        let data = read.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
+        let data = read.map_err(|error| self.disk.failed(DiskTask::Read, error))?;
         if data.len() == self.layout.block_bytes as usize {
             return Ok(data);
         }
@@ -469,7 +469,7 @@ pub(super) fn admit(
 /// Whether a block can be inserted now. An insertion never waits for a commit.
 fn admit_now(state: &State, block: u64, admit: Admit, may_change: bool) -> Admit {
     match admit {
-        Admit::Yes if state.health != Health::Healthy => Admit::Refused,
+        Admit::Yes if !state.health.is_healthy() => Admit::Refused,
         Admit::Yes if !may_change || state.pages.free_in(state.group_of(block)) == 0 => Admit::NoSpace,
         admit => admit,
     }
@@ -556,7 +556,7 @@ impl Drop for Fill {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.filling_blocks -= self.written.len();
-        if state.health != Health::Healthy {
+        if !state.health.is_healthy() {
             return;
         }
         for written in &self.written {

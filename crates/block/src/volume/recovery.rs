@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use device::timer::Timer;
-use device::{Device, IoBuffer};
+use device::{Device, IoBuffer, Request};
 use event_listener::Event;
 use parking_lot::Mutex;
 
-use super::device_errors::{DiskErrors, MonitoredDisk};
+use super::disk::Disk;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::{FlashMap, damaged};
 use super::identity;
@@ -200,15 +200,11 @@ pub(super) fn shared_of(
     superblock: Superblock,
     state: State,
 ) -> Arc<Shared> {
-    let disk_errors = Arc::<DiskErrors>::default();
-    let watched = MonitoredDisk { disk, timer: Arc::clone(&timer), errors: Arc::clone(&disk_errors) };
     Arc::new(Shared {
         uuid: superblock.uuid,
         layout: superblock.layout,
-        disk_bytes: superblock.disk.bytes,
         flash,
-        disk: Arc::new(watched),
-        disk_errors,
+        disk: Arc::new(Disk::new(disk, superblock.disk.bytes, Arc::clone(&timer))),
         os_identity,
         timer,
         blocks: Arc::default(),
@@ -245,7 +241,7 @@ impl Shared {
     /// Makes the recovered state durable and marks the volume as open (rule 6).
     async fn make_durable(self: &Arc<Self>, recovery: &Recovery, dropped: &[u32]) -> Result<()> {
         let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
-        let flushed = Self::flush_device(&*self.flash).await;
+        let flushed = self.flash.start(Request::Flush).await;
         flushed.map_err(|error| VolumeError::flash("flushing the recovered state", error))?;
         if recovery.was_clean {
             let open = Superblock { clean: false, ..self.superblock.lock().clone() };
@@ -273,7 +269,7 @@ impl Shared {
         }
         self.free_dropped(dropped);
         // Writes of the previous process to the disk may not be durable yet; the next flush must include the disk.
-        self.state.lock().journal.disk_written(self.disk_errors.flushes_failed());
+        self.state.lock().journal.disk_written(self.disk.flushes_failed());
         Ok(())
     }
 

@@ -82,7 +82,7 @@ impl Shared {
     /// Bytes of `block` on the disk: less than a block at the end of the disk.
     pub(super) fn bytes_of(&self, block: u64) -> usize {
         let start = block * u64::from(self.layout.block_bytes);
-        (self.disk_bytes - start).min(u64::from(self.layout.block_bytes)) as usize
+        (self.disk.bytes() - start).min(u64::from(self.layout.block_bytes)) as usize
     }
 
     /// All sectors of `block`.

@@ -1,10 +1,9 @@
 //! The state of a volume, behind one mutex that is never held across I/O.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use super::config::Health;
 use super::error::VolumeError;
+use super::health::FlashHealth;
 use super::journal::{Journal, PageRelease};
 use super::layout::Layout;
 use super::order::Order;
@@ -29,10 +28,7 @@ pub(super) struct State {
     pub(super) streams: Streams,
     pub(super) pages: Pages,
     pub(super) journal: Journal,
-    /// Health apart from errors of the disk.
-    pub(super) health: Health,
-    /// The first error of the flash, and its time.
-    pub(super) flash_failed: Option<(Arc<str>, u64)>,
+    pub(super) health: FlashHealth,
     pub(super) io: IoCounts,
     /// The epochs of an ordered volume.
     pub(super) order: Option<Order>,
@@ -91,8 +87,7 @@ impl State {
             streams: Streams::new(),
             pages: Pages::new(&layout),
             journal,
-            health: Health::Healthy,
-            flash_failed: None,
+            health: FlashHealth::default(),
             io: IoCounts::default(),
             order: superblock.ordered.then(Order::default),
             slot_queue: SlotQueue::default(),
@@ -111,12 +106,8 @@ impl State {
 
     /// Records a failed write or flush of the flash. Nothing later can be made durable, and every waiting request gets the error.
     pub(super) fn fail_flash(&mut self, error: VolumeError, now_ns: u64) {
-        self.flash_failed.get_or_insert_with(|| (error.to_string().into(), now_ns));
-        self.io.ssd_write_errors += 1;
-        self.journal.fail(&error);
-        if self.health == Health::Healthy {
-            self.health = Health::FlashFailed;
-        }
+        self.journal.fail(error.clone());
+        self.health.fail(error, now_ns);
     }
 
     /// The group whose pages hold `block`.
@@ -232,7 +223,7 @@ impl State {
 
     /// Number of blocks whose changes fit.
     pub(super) fn blocks_that_may_change(&self) -> usize {
-        if self.health == Health::Healthy { self.journal.blocks_that_may_change() } else { usize::MAX }
+        if self.health.is_healthy() { self.journal.blocks_that_may_change() } else { usize::MAX }
     }
 
     /// Whether a write waits for cleaning.

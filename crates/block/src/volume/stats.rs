@@ -48,10 +48,7 @@ impl IoCounts {
     /// Resets all counters except those of errors.
     pub(super) fn zero(&mut self) {
         *self = Self {
-            disk_read_errors: self.disk_read_errors,
-            disk_write_errors: self.disk_write_errors,
             ssd_read_errors: self.ssd_read_errors,
-            ssd_write_errors: self.ssd_write_errors,
             checksum_errors: self.checksum_errors,
             ..Self::default()
         };

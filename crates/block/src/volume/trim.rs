@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use device::{ErrorKind, IoBuffer, IoSlice, Request};
+use device::{Device, ErrorKind, IoBuffer, IoSlice, Request};
 
-use super::device_errors::DiskTask;
+use super::disk::DiskTask;
 use super::error::Result;
 use super::state::State;
 use super::work::Work;
@@ -115,7 +115,7 @@ impl Shared {
         self.check_range(offset, len)?;
         // The disk may still need the discarded data for an earlier epoch.
         if len == 0 || self.is_ordered() {
-            return self.check_open(&self.state.lock());
+            return self.state.lock().health.check_open();
         }
         let range = offset..offset + len;
         let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(&range)).await));
@@ -167,7 +167,7 @@ impl Shared {
             let listener = self.changed.listen();
             in_use = self.drop_blocks(in_use).await?;
             if in_use.is_empty() {
-                return self.check_open(&self.state.lock());
+                return self.state.lock().health.check_open();
             }
             listener.await;
         }
@@ -177,7 +177,7 @@ impl Shared {
     fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
         let block = u64::from(self.layout.block_bytes);
         let first = range.start.div_ceil(block);
-        let end = if range.end == self.disk_bytes { range.end.div_ceil(block) } else { range.end / block };
+        let end = if range.end == self.disk.bytes() { range.end.div_ceil(block) } else { range.end / block };
         first..end.max(first)
     }
 
@@ -188,7 +188,7 @@ impl Shared {
             let listener = self.changed.listen();
             let change = {
                 let mut state = self.state.lock();
-                self.check_open(&state)?;
+                state.health.check_open()?;
                 left = drop_as_journal_allows(&mut state, left, &mut in_use);
                 state.journal.space_freeing_change()
             };
@@ -233,7 +233,7 @@ impl Shared {
     /// Trims blocks of the disk. Returns false if it does not support that.
     async fn trim_disk(self: &Arc<Self>, work: &Arc<Work>, blocks: &Range<u64>) -> Result<bool> {
         let (unit, block) = (u64::from(self.disk.geometry().block_bytes), u64::from(self.layout.block_bytes));
-        let (from, to) = (blocks.start * block, (blocks.end * block).min(self.disk_bytes) / unit * unit);
+        let (from, to) = (blocks.start * block, (blocks.end * block).min(self.disk.bytes()) / unit * unit);
         if from.next_multiple_of(unit) >= to {
             return Ok(false);
         }
@@ -244,7 +244,7 @@ impl Shared {
             Ok(_) => Ok(true),
             // The disk does not support trims, so its contents stay.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
-            Err(error) => Err(self.disk_failed(DiskTask::Trim, error)),
+            Err(error) => Err(self.disk.failed(DiskTask::Trim, error)),
         }
     }
 

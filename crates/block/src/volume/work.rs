@@ -99,7 +99,7 @@ impl Work {
     /// Submits a change of the disk that the next commit must flush. It is recorded when the I/O completes, even if no future
     /// waits for it: later reads of the disk may return the new data and cache it as clean.
     pub(super) fn start_on_disk(self: &Arc<Self>, request: Request) -> Pending {
-        let failed_before = self.shared.disk_errors.flushes_failed();
+        let failed_before = self.shared.disk.flushes_failed();
         let written = move |work: &Self| work.shared.state.lock().journal.disk_written(failed_before);
         self.start_and(&*self.shared.disk, request, written)
     }

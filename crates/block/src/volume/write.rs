@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{IoBuffer, IoError, IoSlice, Request};
+use device::{Device, IoBuffer, IoError, IoSlice, Request};
 use futures_util::future::join_all;
 
-use super::device_errors::DiskTask;
+use super::Shared;
+use super::disk::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::{IncomingWrite, health_error};
+use super::journal::IncomingWrite;
 use super::ranges::RangeGuard;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
@@ -17,7 +18,6 @@ use super::slot_queue::QueuedWrite;
 use super::state::{FlashCopy, State, Written};
 use super::work::Work;
 use super::write_blocker::{WaitFor, WriteBlocker, changing_blocks, obstacle, slot_shortage, wait_for};
-use super::{Health, Shared};
 use crate::sets::{Admit, Slot, Write};
 
 /// Where the new bytes of a block are written.
@@ -72,7 +72,7 @@ impl Shared {
         let blocks = self.blocks_of(&(offset..offset + data.len() as u64));
         let mode = {
             let mut state = self.state.lock();
-            self.check_open(&state)?;
+            state.health.check_open()?;
             let (admit, stream_bytes) =
                 admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes);
             // The disk of an ordered volume gets flushed data only.
@@ -206,7 +206,7 @@ impl Shared {
         // Declared before the lock, because dropping it locks the state.
         let work;
         let mut state = self.state.lock();
-        self.check_open(&state)?;
+        state.health.check_open()?;
         let mut admit = mode.admit;
         let mut found = obstacle(&state, parts, admit);
         // A write-back cache waits for a commit instead, which takes less time than the disk.
@@ -238,7 +238,7 @@ impl Shared {
         }
         let targets = targets?;
         // After the flash has failed, a write that had to wait for an epoch has been refused already.
-        let has_order = state.order.is_some() && state.health == Health::Healthy;
+        let has_order = state.order.is_some() && state.health.is_healthy();
         if has_order && targets.iter().any(|target| target.to_disk) {
             // The whole segment is repeated later.
             undo_counts(&mut state, &targets);
@@ -248,7 +248,7 @@ impl Shared {
     }
 
     fn target(&self, state: &mut State, work: &Arc<Work>, part: &Part, admit: Admit) -> Result<Target> {
-        let (mode, healthy) = (state.sets.tuning().mode, state.health == Health::Healthy);
+        let (mode, healthy) = (state.sets.tuning().mode, state.health.is_healthy());
         let cached = state.sets.find(part.block);
         if !healthy {
             return self.target_without_flash(state, part, cached);
@@ -321,7 +321,7 @@ impl Shared {
         // If the flash failed meanwhile, the commit did not include these changes.
         let state = self.state.lock();
         match state.journal.removal_of(blocks) {
-            Some(_) if state.health == Health::FlashFailed => Err(health_error(&state)),
+            Some(_) if state.health.has_failed() => Err(state.health.error()),
             _ => Ok(()),
         }
     }
@@ -420,7 +420,7 @@ impl Shared {
                 DiskWrite::Direct => work.start_on_disk(request),
                 DiskWrite::Cleaning => work.start(&*self.disk, request),
             };
-            written.await.map_err(|error| self.disk_failed(DiskTask::Write, error))?;
+            written.await.map_err(|error| self.disk.failed(DiskTask::Write, error))?;
         }
         Ok(())
     }
@@ -441,7 +441,7 @@ impl Shared {
         for edge in edges {
             self.state.lock().sets.counters_mut().disk_reads += 1;
             let read = work.start(&*self.disk, Request::read(edge, unit as usize)).await;
-            let read = read.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
+            let read = read.map_err(|error| self.disk.failed(DiskTask::Read, error))?;
             whole[(edge - from) as usize..][..unit as usize].copy_from_slice(&read);
         }
         whole[(offset - from) as usize..][..bytes.len()].copy_from_slice(&bytes);

@@ -1,6 +1,5 @@
 //! Why a write cannot proceed now: missing slots, pages or journal space, or blocks in use; and what to wait for.
 
-use super::Health;
 use super::segment::Part;
 use super::slot_queue::{QueuedWrite, SlotDemand};
 use super::state::State;
@@ -51,7 +50,7 @@ pub(super) fn slot_shortage(
     queued: Option<&QueuedWrite>,
 ) -> Option<SlotDemand> {
     let comes_in = admit == Admit::Yes && state.sets.tuning().mode.keeps_dirty();
-    let may_wait = state.health == Health::Healthy
+    let may_wait = state.health.is_healthy()
         && state.order.is_none()
         && !queued.is_some_and(|queued| queued.is_futile(state));
     if !comes_in || !may_wait {
@@ -98,7 +97,7 @@ pub(super) fn changing_blocks(state: &State, parts: &[Part], admit: Admit) -> us
 pub(super) fn obstacle(state: &State, parts: &[Part], admit: Admit) -> Option<WriteBlocker> {
     let word = |part: &Part| state.sets.find(part.block).map(|slot| state.sets.word(slot));
     let in_use = |word: Word| word.is_cleaning() || word.pins() > 0;
-    if state.health != Health::Healthy {
+    if !state.health.is_healthy() {
         // A write that the failed flash permits removes the block from the cache.
         let is_to_leave = |part: &&Part| !state.may_be_recovered(part.block);
         let waits = parts.iter().filter(is_to_leave).any(|part| word(part).is_some_and(in_use));

@@ -16,14 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use device::{IoBuffer, IoSlice};
 use futures_util::{StreamExt, stream};
 
-use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::health_error;
 use super::segment::{Part, runs};
 use super::state::{FlashCopy, State};
 use super::work::Work;
 use super::write::DiskWrite;
-use super::{Health, Shared, Volume};
+use super::{Shared, Volume};
 use crate::sets::{Cleaning, Slot, Tuning};
 
 /// Runs that share a flush of the disk, at most.
@@ -112,9 +110,9 @@ impl Volume {
     pub async fn upkeep(&self) -> Result<bool> {
         let table_due = {
             let mut state = self.shared.state.lock();
-            self.shared.check_open(&state)?;
+            state.health.check_open()?;
             state.sets.age(self.shared.timer.monotonic_ns() / 1_000_000_000);
-            state.journal.is_half_full() && state.health == Health::Healthy
+            state.journal.is_half_full() && state.health.is_healthy()
         };
         let table = if table_due { self.shared.write_table_if_needed().await } else { Ok(()) };
         if !self.shared.clients_commit_soon(&self.shared.state.lock()) {
@@ -137,7 +135,7 @@ impl Volume {
     /// The devices' failures. Unaffected blocks are cleaned nevertheless.
     pub async fn clean(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.check_open(&shared.state.lock())?;
+        shared.state.lock().health.check_open()?;
         if shared.is_ordered() {
             return shared.destage_all().await;
         }
@@ -151,7 +149,7 @@ impl Volume {
         loop {
             let left = {
                 let state = shared.state.lock();
-                shared.check_open(&state)?;
+                state.health.check_open()?;
                 state.sets.blocks_to_drain()
             };
             if left == 0 {
@@ -189,7 +187,7 @@ impl Volume {
         }
         // The mode decides whether recovery restores clean blocks, so no write may run during the change.
         let work = Work::new(shared, Some(shared.blocks.lock(0..u64::MAX).await));
-        shared.check_open(&shared.state.lock())?;
+        shared.state.lock().health.check_open()?;
         let target = shared.state.lock().journal.last_change();
         // Before `metadata_writer` is locked, because the commit may have to write a table.
         shared.commit(target).await?;
@@ -197,8 +195,8 @@ impl Volume {
         let old = {
             let mut state = shared.state.lock();
             // The commit did not reach a failed flash, so recovery may restore outdated clean blocks.
-            if state.health == Health::FlashFailed {
-                return Err(health_error(&state));
+            if state.health.has_failed() {
+                return Err(state.health.error());
             }
             let old = *state.sets.tuning();
             let changed = state.sets.set_tuning(tuning);
@@ -264,7 +262,7 @@ impl Shared {
         }
         // Batches run one after the other: concurrent ones would end together and leave the disk idle.
         let turn = self.cleaning_turn.lock(0..1).await;
-        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_errors.flushes_failed());
+        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk.flushes_failed());
         let (written, batch) = self.write_runs(gathered).await?;
         drop(turn);
         if batch.cleaned > 0 {
@@ -287,7 +285,7 @@ impl Shared {
         let Gathered { mut runs, concurrent_runs, is_urgent, .. } = gathered;
         runs.sort_by_key(|run| run.blocks.first().map(|dirty| dirty.block));
         let has_uncommitted = runs.iter().any(|run| !run.failed.is_empty());
-        let failed = has_uncommitted.then(|| health_error(&self.state.lock()));
+        let failed = has_uncommitted.then(|| self.state.lock().health.error());
         let (mut written, mut batch) = (Vec::with_capacity(runs.len()), Batch { cleaned: 0, failed });
         let mut writes = runs.into_iter().map(|mut run| async move {
             let result = self.write_run(&mut run).await;
@@ -350,14 +348,14 @@ impl Shared {
             all_committed &= uncommitted.is_empty();
             run.blocks.iter().for_each(|dirty| work.read_page(&mut state, dirty.copy.page));
             // A failed flash accepts no commit, so uncommitted blocks must stay dirty.
-            if state.health == Health::FlashFailed {
+            if state.health.has_failed() {
                 run.failed = uncommitted;
             }
             runs.push(run);
         }
         // A commit in flight may fail, so it is awaited; later changes are not.
         let running = state.journal.in_flight();
-        let uncommitted = (!all_committed && (state.health == Health::Healthy || running.is_some()))
+        let uncommitted = (!all_committed && (state.health.is_healthy() || running.is_some()))
             .then(|| state.journal.last_change());
         let longest = runs.iter().map(|run| run.blocks.len()).max().unwrap_or(0);
         let is_awaited = is_urgent || state.drain_requests > 0;
@@ -372,7 +370,7 @@ impl Shared {
         let since = |flushed_ns| self.timer.monotonic_ns().saturating_sub(flushed_ns);
         let is_flushed_often =
             state.journal.client_flushed_ns().map(since).is_some_and(|ns| ns < CLIENTS_FLUSH_NS);
-        is_flushed_often && state.drain_requests == 0 && state.health == Health::Healthy
+        is_flushed_often && state.drain_requests == 0 && state.health.is_healthy()
     }
 
     /// Commits if the journal may lack space for changes of `blocks` more blocks.
@@ -395,7 +393,7 @@ impl Shared {
         let blocks = {
             let state = self.state.lock();
             // A closed volume has recorded checksums of its disk, which must not change.
-            self.check_open(&state)?;
+            state.health.check_open()?;
             // Some blocks may have been rewritten meanwhile.
             let mut blocks = run.unchanged(&state);
             blocks.retain(|dirty| !run.failed.contains(&dirty.slot));
@@ -450,9 +448,7 @@ impl Shared {
 
     /// Flushes the disk. Fails if another flush has failed since there were `failed_before` failed ones.
     pub(super) async fn flush_disk(&self, failed_before: u64) -> Result<()> {
-        let flushed = Self::flush_device(&*self.disk).await;
-        let flushed = flushed.and_then(|()| self.check_flushes_since(failed_before));
-        flushed.map_err(|error| self.disk_failed(DiskTask::Flush, error))?;
+        self.disk.flush_since(failed_before).await?;
         self.state.lock().io.disk_flushes += 1;
         Ok(())
     }

@@ -5,14 +5,12 @@
 
 use std::sync::Arc;
 
-use device::{Completion, IoError, IoSlice, Request};
+use device::{Completion, Device, IoError, IoSlice, Request};
 
 use super::block::{BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, blocks_for, encode_records};
 use super::changes::Batch;
-use super::log_write::health_error;
 use crate::volume::Shared;
-use crate::volume::config::Health;
-use crate::volume::device_errors::DiskTask;
+use crate::volume::disk::DiskTask;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::state::State;
 
@@ -92,11 +90,11 @@ impl Shared {
                     return Err(error.clone());
                 }
                 if needs_failed_flash(&state, why) {
-                    return Err(health_error(&state));
+                    return Err(state.health.error());
                 }
                 // A commit in flight may include the change.
                 if !state.journal.running {
-                    self.check_open(&state)?;
+                    state.health.check_open()?;
                 }
                 self.begin_commit(&mut state, why)
             };
@@ -135,13 +133,13 @@ impl Shared {
             return Begin::Wait;
         }
         state.journal.is_commit_due = false;
-        if state.health == Health::Closed || needs_failed_flash(state, why) {
+        if state.health.is_closed() || needs_failed_flash(state, why) {
             return Begin::Nothing;
         }
         if why == CommitReason::Changes && state.journal.durable == state.journal.changes.number() {
             return Begin::Nothing;
         }
-        if state.health == Health::FlashFailed {
+        if state.health.has_failed() {
             let batch = state.journal.changes.take_disk_written();
             return self.begin_with(state, batch, false);
         }
@@ -219,13 +217,13 @@ impl Shared {
 
 /// Whether a commit needs a flash that has failed: for records of dirty blocks. Records of clean or removed blocks may be lost.
 fn needs_failed_flash(state: &State, why: CommitReason) -> bool {
-    state.health == Health::FlashFailed && (why == CommitReason::Table || state.journal.changes.needs_flash())
+    state.health.has_failed() && (why == CommitReason::Table || state.journal.changes.needs_flash())
 }
 
 /// Whether the flash failed with `error` and the changes do not need it. In an ordered volume they do: cleaned epochs must be
 /// recorded first.
 fn does_without_flash(state: &State, error: &VolumeError) -> bool {
-    let has_failed = error.kind() == VolumeErrorKind::Flash && state.health == Health::FlashFailed;
+    let has_failed = error.kind() == VolumeErrorKind::Flash && state.health.has_failed();
     has_failed && state.order.is_none() && !state.journal.changes.needs_flash()
 }
 
@@ -247,7 +245,7 @@ impl Commit {
         disk.submit(
             Request::Flush,
             Completion::new(move |outcome| {
-                match outcome.map(drop).and_then(|()| self.shared.check_flushes_since(failed_before)) {
+                match outcome.map(drop).and_then(|()| self.shared.disk.check_flushes_since(failed_before)) {
                     Ok(()) => self.write_journal(),
                     Err(error) => self.fail_disk(error),
                 }
@@ -328,8 +326,8 @@ impl Commit {
     /// The disk's flush failed: disk writes may be lost. Waiting requests get the error, and the next commit flushes again.
     fn fail_disk(mut self, error: IoError) {
         // The failure is reported once.
-        self.batch.flush_disk = Some(self.shared.disk_errors.flushes_failed());
-        let error = self.shared.disk_failed(DiskTask::Flush, error);
+        self.batch.flush_disk = Some(self.shared.disk.flushes_failed());
+        let error = self.shared.disk.failed(DiskTask::Flush, error);
         self.fail(|state, batch| {
             state.journal.changes.put_back(batch);
             state.undo_epoch(state.journal.next_commit);

@@ -13,7 +13,6 @@ use device::{Completion, Outcome, Request};
 
 use super::log_write::{Begin, LogWrite, When};
 use crate::volume::Shared;
-use crate::volume::config::Health;
 use crate::volume::error::{Result, VolumeError};
 use crate::volume::state::State;
 
@@ -74,7 +73,7 @@ impl Shared {
         if journal.durable.max(changes.log_durable()) >= target {
             return Step::Done;
         }
-        if state.health != Health::Healthy || state.order.is_some() || changes.is_disk_written() {
+        if !state.health.is_healthy() || state.order.is_some() || changes.is_disk_written() {
             return Step::Commit;
         }
         let log = &journal.intent_log;

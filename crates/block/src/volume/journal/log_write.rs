@@ -6,8 +6,7 @@ use device::{Completion, IoError, IoSlice, Request};
 
 use super::block::{JOURNAL_BLOCK_BYTES, blocks_for};
 use crate::volume::Shared;
-use crate::volume::config::Health;
-use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
+use crate::volume::error::{Result, VolumeError};
 use crate::volume::record::Record;
 use crate::volume::state::State;
 
@@ -85,8 +84,8 @@ impl Shared {
                 if state.journal.intent_log.logged().max(state.journal.durable) >= target {
                     return Ok(());
                 }
-                if state.health != Health::Healthy {
-                    return Err(health_error(&state));
+                if !state.health.is_healthy() {
+                    return Err(state.health.error());
                 }
                 self.begin_log_write(&mut state, When::Gathered)
             };
@@ -128,7 +127,7 @@ impl Shared {
             let journal = &state.journal;
             let log = &journal.intent_log;
             let is_busy =
-                journal.running || log.is_writing() || log.is_flushing() || state.health != Health::Healthy;
+                journal.running || log.is_writing() || log.is_flushing() || !state.health.is_healthy();
             let is_news = log.is_unconfirmed(journal.confirmed_commit);
             let flushed_ns = journal.committed_ns.max(log.flushed_ns());
             let is_quiet = now_ns.saturating_sub(flushed_ns) >= CONFIRM_AFTER_NS;
@@ -152,18 +151,6 @@ impl Shared {
         let parts = self.ring_parts(ring, first_sequence, &blocks);
         LogWrite { shared: Arc::clone(self), parts, number }
     }
-}
-
-/// The error for requests to a failed flash or a closed volume.
-pub(in crate::volume) fn health_error(state: &State) -> VolumeError {
-    if state.health == Health::Closed {
-        return VolumeError::new(VolumeErrorKind::Closed, "the volume is closed");
-    }
-    state
-        .journal
-        .flash_failure
-        .clone()
-        .unwrap_or_else(|| VolumeError::new(VolumeErrorKind::Flash, "the flash failed"))
 }
 
 impl LogWrite {

@@ -19,7 +19,7 @@ use changes::Changes;
 use intent_log::IntentLog;
 
 pub(super) use changes::PageRelease;
-pub(super) use log_write::{IncomingWrite, health_error};
+pub(super) use log_write::IncomingWrite;
 
 use super::error::VolumeError;
 use super::record::{PageContents, Record};
@@ -76,8 +76,6 @@ pub(super) struct Journal {
     flushed: u64,
     /// Number of the last commit that failed, and its error.
     failure: Option<(u64, VolumeError)>,
-    /// The error of a failed flash.
-    flash_failure: Option<VolumeError>,
 }
 
 impl Journal {
@@ -114,7 +112,6 @@ impl Journal {
             attempts: 0,
             flushed: 0,
             failure: None,
-            flash_failure: None,
         }
     }
 
@@ -328,8 +325,7 @@ impl Journal {
     }
 
     /// The flash failed with `error`: every waiting request gets it.
-    pub(super) fn fail(&mut self, error: &VolumeError) {
-        self.failure = Some((self.attempts, error.clone()));
-        self.flash_failure = Some(error.clone());
+    pub(super) fn fail(&mut self, error: VolumeError) {
+        self.failure = Some((self.attempts, error));
     }
 }

@@ -13,7 +13,6 @@ use device::{Completion, ErrorKind, IoBuffer, IoError, Request};
 
 use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 use super::commit::{CommitReason, Committed};
-use super::log_write::health_error;
 use crate::sets::Slot;
 use crate::volume::Shared;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
@@ -105,7 +104,7 @@ impl Shared {
         let mut writer = TableWriter::new(self, work, checkpoint);
         self.write_records(&mut writer, superblock.format).await?;
         (checkpoint.table_blocks, checkpoint.journal_chain) = writer.finish().await?;
-        Self::flush_device(&*self.flash).await.map_err(|error| self.table_failed(error))?;
+        self.flash.start(Request::Flush).await.map_err(|error| self.table_failed(error))?;
         superblock.checkpoint = checkpoint;
         self.write_superblock(work, superblock).await?;
         let mut state = self.state.lock();
@@ -154,13 +153,13 @@ impl Shared {
         let (completion, written) = Completion::pair();
         let (shared, work, steps) = (Arc::clone(self), Arc::clone(work), steps.into_iter());
         SuperblockWrite { shared, _work: work, steps, superblock, completion }.run();
-        written.await.map(drop).map_err(|_| health_error(&self.state.lock()))
+        written.await.map(drop).map_err(|_| self.state.lock().health.error())
     }
 
     /// Writes a table in the newest format, unless the volume has it.
     pub(in crate::volume) async fn upgrade(self: &Arc<Self>) -> Result<u32> {
         let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
-        self.check_open(&self.state.lock())?;
+        self.state.lock().health.check_open()?;
         let superblock = self.superblock.lock().clone();
         let old = superblock.format;
         if old < FORMAT_VERSION {
