@@ -12,7 +12,7 @@ use regex_lite::Regex;
 /// Files of each crate in circles of more than [`SMALL`] files. Lower a number when a circle is opened; never raise one.
 const ALLOWED: &[(&str, usize)] = &[
     ("bench", 57),
-    ("block", 20),
+    ("block", 0),
     ("cache", 49),
     ("cli", 0),
     ("daemon", 0),

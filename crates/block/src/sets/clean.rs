@@ -120,7 +120,7 @@ impl Sets {
         }
         // The two queues alternate, so that neither starves.
         if self.drain.is_its_turn()
-            && let Some(slot) = self.next_in_drain()
+            && let Some(slot) = self.drain.next(&self.table)
         {
             return Some(self.begin_cleaning(slot, Reason::Drain, joins));
         }
@@ -131,7 +131,7 @@ impl Sets {
                 return Some(cleaning);
             }
         }
-        if let Some(slot) = self.next_in_drain() {
+        if let Some(slot) = self.drain.next(&self.table) {
             return Some(self.begin_cleaning(slot, Reason::Drain, joins));
         }
         let slot = self.next_idle()?;
@@ -193,10 +193,33 @@ impl Sets {
         }
     }
 
+    /// Starts a drain: all blocks that are dirty now are cleaned regardless of thresholds. A block leaves the drain when it is clean or
+    /// rewritten.
+    pub fn start_drain(&mut self) {
+        self.drain.start(&self.table, self.geometry.slots(), self.dirty);
+    }
+
+    /// Stops the drain: only the thresholds count again.
+    pub fn stop_drain(&mut self) {
+        self.drain.stop();
+    }
+
+    /// Blocks left in the drain.
+    #[must_use]
+    pub fn blocks_to_drain(&self) -> u64 {
+        self.drain.left()
+    }
+
+    /// Whether the block in `slot` is in the drain.
+    #[must_use]
+    pub fn is_in_drain(&self, slot: Slot) -> bool {
+        self.drain.has(slot)
+    }
+
     /// In a mode without dirty blocks, [drains](Self::start_drain) those left by an earlier mode, again if the disk refused
     /// some.
     pub(super) fn drain_if_mode_keeps_none_dirty(&mut self) {
-        if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && self.blocks_to_drain() == 0 {
+        if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && self.drain.left() == 0 {
             self.start_drain();
         }
     }

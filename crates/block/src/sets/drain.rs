@@ -5,7 +5,7 @@
 
 use policy::Slot;
 
-use super::Sets;
+use super::table::Table;
 
 #[derive(Default)]
 pub(super) struct Drain {
@@ -19,6 +19,26 @@ pub(super) struct Drain {
 }
 
 impl Drain {
+    /// Starts a drain of the `dirty` blocks that are dirty now, of `slots` slots.
+    pub(super) fn start(&mut self, table: &Table, slots: u32, dirty: u64) {
+        (self.slots, self.left) = (Vec::new(), dirty);
+        if dirty > 0 {
+            self.slots = vec![0; slots.div_ceil(64) as usize];
+            for slot in (0..slots).filter(|&slot| table.word(Slot(slot)).is_dirty()) {
+                self.slots[slot as usize / 64] |= 1 << (slot % 64);
+            }
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        (self.slots, self.left) = (Vec::new(), 0);
+    }
+
+    /// Blocks left.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Removes a block that was cleaned or rewritten.
     #[inline]
     pub(super) fn end(&mut self, slot: Slot) {
@@ -41,8 +61,20 @@ impl Drain {
         self.slots.capacity() * size_of::<u64>()
     }
 
-    fn has(&self, slot: Slot) -> bool {
+    pub(super) fn has(&self, slot: Slot) -> bool {
         self.left > 0 && self.slots[slot.0 as usize / 64] >> (slot.0 % 64) & 1 == 1
+    }
+
+    /// The next block that can be cleaned now; `None` at the end of a round. Blocks in use are visited in the next round.
+    pub(super) fn next(&mut self, table: &Table) -> Option<Slot> {
+        while let Some(slot) = self.first_from(self.from) {
+            self.from = slot + 1;
+            if table.word(Slot(slot)).can_clean() {
+                return Some(Slot(slot));
+            }
+        }
+        self.from = 0;
+        None
     }
 
     /// The first slot in the drain from `slot` on.
@@ -54,52 +86,5 @@ impl Drain {
             bits = *self.slots.get(word)?;
         }
         Some(word as u32 * 64 + bits.trailing_zeros())
-    }
-}
-
-impl Sets {
-    /// Starts a drain: all blocks that are dirty now are cleaned regardless of thresholds. A block leaves the drain when it is clean or
-    /// rewritten.
-    pub fn start_drain(&mut self) {
-        let slots = self.geometry.slots();
-        let mut bits = vec![0; slots.div_ceil(64) as usize];
-        for slot in (0..slots).filter(|&slot| self.table.word(Slot(slot)).is_dirty()) {
-            bits[slot as usize / 64] |= 1 << (slot % 64);
-        }
-        (self.drain.slots, self.drain.left) = (bits, self.dirty);
-        if self.dirty == 0 {
-            self.drain.slots = Vec::new();
-        }
-    }
-
-    /// Stops the drain: only the thresholds count again.
-    pub fn stop_drain(&mut self) {
-        (self.drain.slots, self.drain.left) = (Vec::new(), 0);
-    }
-
-    /// Blocks left in the drain.
-    #[must_use]
-    pub fn blocks_to_drain(&self) -> u64 {
-        self.drain.left
-    }
-
-    /// Whether the block in `slot` is in the drain.
-    #[must_use]
-    pub fn is_in_drain(&self, slot: Slot) -> bool {
-        self.drain.has(slot)
-    }
-
-    /// The next block of the drain that can be cleaned now; `None` at the end of a round. Blocks in use are visited in the next round.
-    pub(super) fn next_in_drain(&mut self) -> Option<Slot> {
-        let mut from = self.drain.from;
-        while let Some(slot) = self.drain.first_from(from) {
-            from = slot + 1;
-            if self.table.word(Slot(slot)).can_clean() {
-                self.drain.from = from;
-                return Some(Slot(slot));
-            }
-        }
-        self.drain.from = 0;
-        None
     }
 }

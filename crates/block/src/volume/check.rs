@@ -8,8 +8,9 @@ use device::timer::Timer;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::read::crc32c;
 use super::recovery::verified;
+use super::shared::Shared;
 use super::superblock::{self, Copies};
-use super::{OsIdentity, Recovery, Shared, Volume};
+use super::{OsIdentity, Recovery, Volume};
 use crate::sets::Slot;
 
 /// Problems that are described; further ones are only counted.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Volume;
 use super::error::Result;
+use super::shared::Shared;
 use super::superblock::Superblock;
 use super::work::Work;
-use super::{Shared, Volume};
 
 impl Volume {
     /// Flushes, writes a table and marks the volume as closed. Later requests are refused. Dirty blocks stay on flash; call

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use device::{Device, Request};
 
+use super::Volume;
 use super::create::config_error;
 use super::error::{Result, VolumeError};
 use super::layout::Layout;
 use super::page_copy::{Move, PAGES_AT_ONCE, copy_pages};
 use super::pages::Pages;
 use super::replace::{moved_superblock, wipe};
+use super::shared::Shared;
 use super::superblock::Superblock;
-use super::{Shared, Volume};
 use crate::sets::{Sets, SetsConfig, Slot};
 
 /// Passes over the cache. Each copies the pages that changed during the one before.

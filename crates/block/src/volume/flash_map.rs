@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::epochs::Version;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::Journal;
-use super::order::Version;
 use super::page_copy::Move;
 use super::record::{PageContents, Record, Sectors};
 use super::recovery::{KeptBlocks, Recovery};
@@ -237,13 +237,13 @@ impl FlashMap {
                 dropped.push(page);
                 continue;
             }
-            if let Some(order) = &mut state.order
+            if let Some(epochs) = &mut state.epochs
                 && dirty
             {
                 let partial = self.partial.get(&page).copied();
                 let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
                 let is_current = state.sets.find(block).is_none();
-                order.restore(self.epochs[page as usize], Version { block, page, crc, partial });
+                epochs.restore(self.epochs[page as usize], Version { block, page, crc, partial });
                 if !is_current {
                     continue;
                 }

@@ -13,10 +13,11 @@ use super::create::config_error;
 use super::error::Result;
 use super::record::Sectors;
 use super::recovery::{KeptBlocks, check_flash, load};
+use super::shared::Shared;
 use super::state::FlashCopy;
 use super::superblock::{self, DiskIdentity, Superblock};
 use super::work::Work;
-use super::{OsIdentity, SECTOR_BYTES, Shared, Volume, identity};
+use super::{OsIdentity, SECTOR_BYTES, Volume, identity};
 use crate::sets::{MAX_DISK_BLOCKS, Slot};
 
 impl Volume {

@@ -14,14 +14,12 @@
 //! Not detected: writes without the cache to a block device of the same size and identifier at places that are not compared; and
 //! the same to a file after a crash, if the volume had written to it.
 
-use std::sync::Arc;
-
+use super::SECTOR_BYTES;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::os_identity::OsIdentity;
 use super::read::crc32c;
+use super::shared::Shared;
 use super::superblock::{DiskIdentity, Superblock};
-use super::work::Work;
-use super::{SECTOR_BYTES, Shared};
 use crate::sets::Slot;
 
 /// Length in bytes of the disk's start and end whose checksums are recorded.
@@ -153,24 +151,6 @@ impl Shared {
         // Only a marked file can record writes after the flash has failed; otherwise it might be refused for the cache's own writes.
         disk.is_current = disk.is_marked && (was_clean || disk.is_current && !self.os_identity.is_written());
         self.superblock.lock().disk = disk;
-    }
-
-    /// Before the first write to the disk since opening, records on flash that the checksums of the disk are no longer valid. If the
-    /// flash fails, records it in the file's attributes.
-    pub(super) async fn invalidate_disk_checksums(self: &Arc<Self>) {
-        if !self.superblock.lock().disk.is_current {
-            return;
-        }
-        let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
-        let mut superblock = self.superblock.lock().clone();
-        if superblock.disk.is_current {
-            superblock.disk.is_current = false;
-            // The failed flash is reported to the next request that needs it.
-            if self.write_superblock(&work, superblock).await.is_err() {
-                self.os_identity.set_written(true);
-            }
-            self.superblock.lock().disk.is_current = false;
-        }
     }
 
     /// Compares clean blocks on flash and disk: all at the disk's ends, then samples spread over the flash, in sweeps over the disk

@@ -43,6 +43,8 @@ pub mod config;
 mod copy_ahead;
 mod create;
 mod disk;
+mod disk_io;
+mod epochs;
 pub mod error;
 mod flash_map;
 mod grow;
@@ -62,7 +64,9 @@ pub mod record;
 mod recovery;
 mod replace;
 mod segment;
+mod shared;
 mod slot_queue;
+mod slot_wait;
 mod state;
 pub mod stats;
 pub mod superblock;
@@ -76,12 +80,8 @@ mod writeback;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use device::timer::Timer;
-use device::{Device, IoSlice};
-use event_listener::Event;
-use parking_lot::Mutex;
+use device::IoSlice;
 
 pub use check::Check;
 pub use config::{Health, VolumeConfig};
@@ -90,21 +90,16 @@ pub use error::{Result, VolumeError, VolumeErrorKind};
 pub use health::{Condition, DeviceErrors};
 pub use layout::Layout;
 pub use os_identity::{OsIdentity, Pairing};
+pub use record::SECTOR_BYTES;
 pub use recovery::Recovery;
 pub use replace::Replaced;
 pub use stats::{IoCounts, Stats};
 pub use superblock::Superblock;
 pub use trim::BlockExtent;
 
-use disk::Disk;
-use pace::Pace;
-use ranges::RangeLock;
-use state::State;
+use shared::Shared;
 
 use crate::sets::Mode;
-
-/// Sector size that clients may address: offsets and lengths are multiples of it.
-pub const SECTOR_BYTES: u32 = 512;
 
 /// A disk with a flash cache. Clones share one volume.
 ///
@@ -114,36 +109,6 @@ pub const SECTOR_BYTES: u32 = 512;
 pub struct Volume {
     shared: Arc<Shared>,
     may_cache: bool,
-}
-
-struct Shared {
-    flash: Arc<dyn Device>,
-    disk: Arc<Disk>,
-    os_identity: OsIdentity,
-    timer: Arc<dyn Timer>,
-    uuid: u128,
-    layout: Layout,
-    /// Locks blocks of the cache for requests other than plain hits.
-    blocks: Arc<RangeLock>,
-    /// Locks blocks of the disk that are being written.
-    disk_writers: Arc<RangeLock>,
-    /// Its range 0..1 is locked while the oldest epoch is written to the disk.
-    destager: Arc<RangeLock>,
-    /// Its range 0..1 is locked while a table or the superblock is written.
-    metadata_writer: Arc<RangeLock>,
-    /// Its range 0..1 is locked by the batch of dirty blocks that is being written to the disk.
-    cleaning_turn: Arc<RangeLock>,
-    superblock: Mutex<Superblock>,
-    pace: Mutex<Pace>,
-    /// Whether latencies are measured for [`Pace`].
-    is_paced: AtomicBool,
-    state: Mutex<State>,
-    /// Notified when a commit ends, pages become free, or a block is no longer being cleaned.
-    changed: Event,
-    /// Notified when a commit or an intent log entry ends, and when enough writes wait for an entry.
-    log_advanced: Event,
-    /// Notified when a cleaning ends, for writes in the [slot queue](slot_queue).
-    slots_freed: Event,
 }
 
 impl Volume {
@@ -297,43 +262,5 @@ impl Volume {
         let mut state = self.shared.state.lock();
         state.sets.zero_counters();
         state.io.zero();
-    }
-}
-
-impl Shared {
-    /// Sets the latency gate in milliseconds; 0 disables it.
-    fn set_latency_gate(&self, gate_ms: u32) {
-        self.pace.lock().set_gate(u64::from(gate_ms) * 1_000_000);
-        self.is_paced.store(gate_ms > 0, Relaxed);
-    }
-
-    fn begin_measure(&self) -> Option<u64> {
-        self.is_paced.load(Relaxed).then(|| self.timer.monotonic_ns())
-    }
-
-    fn end_measure(&self, begun_ns: Option<u64>) {
-        if let Some(begun_ns) = begun_ns {
-            let now_ns = self.timer.monotonic_ns();
-            self.pace.lock().note(now_ns, now_ns.saturating_sub(begun_ns));
-        }
-    }
-
-    /// Whether dirty blocks must reach the disk in the order of flushes.
-    fn is_ordered(&self) -> bool {
-        self.superblock.lock().ordered
-    }
-
-    /// Fails for a range that is unaligned or outside the volume.
-    fn check_range(&self, offset: u64, len: u64) -> Result<()> {
-        let sector = u64::from(SECTOR_BYTES);
-        let size = self.disk.bytes();
-        let wrong = if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
-            "not aligned to sectors of 512 bytes".to_owned()
-        } else if offset.checked_add(len).is_none_or(|end| end > size) {
-            format!("past the end at {size}")
-        } else {
-            return Ok(());
-        };
-        Err(VolumeError::new(VolumeErrorKind::Invalid, format!("{len} bytes at {offset}: {wrong}")))
     }
 }

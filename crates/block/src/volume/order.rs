@@ -10,141 +10,13 @@
 //! pages wait, when the volume is cleaned, and when a block is idle (then all epochs up to its own). Writes never bypass the cache, and
 //! trims are not passed to the disk, which may still need the discarded data.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::Shared;
+use super::epochs::{Epochs, Version};
 use super::error::{Result, VolumeErrorKind};
-use super::record::{PageContents, Record, Sectors};
+use super::shared::Shared;
 use super::state::{FlashCopy, State};
 use super::work::Work;
-use crate::sets::Standing;
-
-/// The version of a block on a page that is not on the disk yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Version {
-    pub(super) block: u64,
-    pub(super) page: u32,
-    pub(super) crc: u32,
-    pub(super) partial: Option<Sectors>,
-}
-
-/// The epochs that are not on the disk yet.
-#[derive(Default)]
-pub(super) struct Order {
-    epochs: BTreeMap<u64, Vec<Version>>,
-    epoch_of: HashMap<u32, u64>,
-    /// The newest epoch with an idle block. It and all epochs before it are to be destaged.
-    idle_until: u64,
-    /// Writes that wait until an epoch is destaged.
-    waiting_writes: u32,
-}
-
-impl Version {
-    pub(super) fn record(&self, epoch: u64) -> Record {
-        let &Self { block, page, crc, partial } = self;
-        Record {
-            page,
-            held: Some(PageContents {
-                block,
-                dirty: true,
-                partial,
-                crc,
-                fresh: false,
-                epoch,
-                // The policy state is recorded with the block's newest version.
-                standing: Standing::default(),
-            }),
-        }
-    }
-}
-
-impl Order {
-    /// Whether the page holds a version that must still reach the disk.
-    pub(super) fn has(&self, page: u32) -> bool {
-        self.epoch_of.contains_key(&page)
-    }
-
-    /// The epoch of the page; 0 if it was destaged or is not committed.
-    pub(super) fn epoch_of(&self, page: u32) -> u64 {
-        self.epoch_of.get(&page).copied().unwrap_or(0)
-    }
-
-    /// Makes an epoch of a commit's records. Pages that recovery took from the intent log already have one.
-    pub(super) fn enter(&mut self, commit: u64, records: impl Iterator<Item = Record>) {
-        for Record { page, held } in records {
-            let is_new = |held: &PageContents| held.dirty && held.fresh && !self.has(page);
-            if let Some(held) = held.filter(is_new) {
-                self.restore(
-                    commit,
-                    Version { block: held.block, page, crc: held.crc, partial: held.partial },
-                );
-            }
-        }
-    }
-
-    /// Adds a recovered version.
-    pub(super) fn restore(&mut self, epoch: u64, version: Version) {
-        self.epoch_of.insert(version.page, epoch);
-        self.epochs.entry(epoch).or_default().push(version);
-    }
-
-    /// All versions with their epochs, oldest first.
-    pub(super) fn versions(&self) -> impl Iterator<Item = (u64, &Version)> {
-        self.epochs.iter().flat_map(|(&epoch, versions)| versions.iter().map(move |version| (epoch, version)))
-    }
-
-    pub(super) fn has_waiting_writes(&self) -> bool {
-        self.waiting_writes > 0
-    }
-
-    /// Pages that wait for destaging.
-    pub(super) fn len(&self) -> usize {
-        self.epoch_of.len()
-    }
-
-    fn oldest(&self) -> Option<(u64, Vec<Version>)> {
-        self.epochs.first_key_value().map(|(&epoch, versions)| (epoch, versions.clone()))
-    }
-
-    /// Marks the page's block as idle: its epoch and those before it are to be destaged.
-    fn found_idle(&mut self, page: u32) {
-        self.idle_until = self.idle_until.max(self.epoch_of(page));
-    }
-
-    /// Whether the oldest epoch must be destaged for an idle block.
-    fn idle_waits(&self) -> bool {
-        self.epochs.first_key_value().is_some_and(|(&epoch, _)| epoch <= self.idle_until)
-    }
-
-    /// Removes an epoch and returns its versions.
-    fn end(&mut self, epoch: u64) -> Vec<Version> {
-        let versions = self.epochs.remove(&epoch).unwrap_or_default();
-        for version in &versions {
-            self.epoch_of.remove(&version.page);
-        }
-        versions
-    }
-}
-
-impl State {
-    /// Removes the epoch of a commit that failed before any of it was written: the next commit records the same changes. A page
-    /// whose block was rewritten meanwhile was kept for this epoch, and is released.
-    pub(super) fn undo_epoch(&mut self, epoch: u64) {
-        let Some(order) = &mut self.order else { return };
-        for version in order.end(epoch) {
-            if !self.is_newest(&version) {
-                self.release_page(version.page, version.block, true);
-            }
-        }
-    }
-
-    /// Whether the cache has no newer version of the block.
-    pub(super) fn is_newest(&self, version: &Version) -> bool {
-        let copy = self.sets.find(version.block).and_then(|slot| self.copy(slot));
-        copy.is_some_and(|copy| copy.page == version.page)
-    }
-}
 
 /// Counts a write that waits until an epoch is destaged.
 struct WaitingWrite<'a>(&'a Shared);
@@ -153,14 +25,14 @@ impl<'a> WaitingWrite<'a> {
     fn new(shared: &'a Shared) -> Self {
         let mut state = shared.state.lock();
         state.io.room_waits += 1;
-        state.order.iter_mut().for_each(|order| order.waiting_writes += 1);
+        state.epochs.iter_mut().for_each(|epochs| epochs.add_waiting());
         Self(shared)
     }
 }
 
 impl Drop for WaitingWrite<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().order.iter_mut().for_each(|order| order.waiting_writes -= 1);
+        self.0.state.lock().epochs.iter_mut().for_each(|epochs| epochs.end_waiting());
     }
 }
 
@@ -174,7 +46,7 @@ impl Shared {
             state.health.check_open()?;
             let confirmed = state.journal.confirmed_commit();
             let oldest =
-                state.order.as_ref().and_then(Order::oldest).filter(|(epoch, _)| *epoch <= confirmed);
+                state.epochs.as_ref().and_then(Epochs::oldest).filter(|(epoch, _)| *epoch <= confirmed);
             let Some((epoch, mut versions)) = oldest else { return Ok(0) };
             versions.sort_by_key(|version| version.block);
             let damaged: Vec<_> = versions.iter().map(|version| state.damaged_crc(version.page)).collect();
@@ -217,8 +89,8 @@ impl Shared {
         let last = self.state.lock().journal.confirmed_commit();
         let oldest_left = || {
             let state = self.state.lock();
-            let oldest = state.order.as_ref().and_then(|order| order.epochs.first_key_value());
-            oldest.map(|(&epoch, _)| epoch).filter(|&epoch| epoch <= last)
+            let oldest = state.epochs.as_ref().and_then(Epochs::oldest_number);
+            oldest.filter(|&epoch| epoch <= last)
         };
         while let Some(oldest) = oldest_left() {
             let Err(error) = self.destage_oldest().await else { continue };
@@ -234,8 +106,8 @@ impl Shared {
     fn end_epoch(&self, epoch: u64, versions: &[Version]) -> u64 {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if let Some(order) = &mut state.order {
-            order.end(epoch);
+        if let Some(epochs) = &mut state.epochs {
+            epochs.end(epoch);
         }
         for version in versions {
             let slot = state.sets.find(version.block);
@@ -283,7 +155,7 @@ impl Shared {
         let state = self.state.lock();
         let percent = usize::from(state.sets.tuning().dirty_percent.min(90));
         let most = self.layout.slots() as usize * percent / 100;
-        let waiting = state.order.as_ref().map_or(0, Order::len);
+        let waiting = state.epochs.as_ref().map_or(0, Epochs::len);
         !state.health.is_closed() && waiting > most
     }
 
@@ -291,7 +163,7 @@ impl Shared {
     /// older versions of blocks in use. The limit on idle cleaning per second counts all of them.
     async fn is_oldest_due_for_idleness(self: &Arc<Self>) -> Result<bool> {
         let is_due = |state: &State| {
-            let waits = state.order.as_ref().is_some_and(Order::idle_waits);
+            let waits = state.epochs.as_ref().is_some_and(Epochs::idle_waits);
             waits && state.sets.may_clean_idle()
         };
         let (page, uncommitted) = {
@@ -303,7 +175,7 @@ impl Shared {
             else {
                 return Ok(false);
             };
-            let has_epoch = state.order.as_ref().is_some_and(|order| order.has(page));
+            let has_epoch = state.epochs.as_ref().is_some_and(|epochs| epochs.has(page));
             // A failed flash accepts no commit, so uncommitted blocks stay where they are.
             if !has_epoch && !state.health.is_healthy() {
                 return Ok(false);
@@ -315,8 +187,8 @@ impl Shared {
             self.commit(change).await?;
         }
         let mut state = self.state.lock();
-        if let Some(order) = &mut state.order {
-            order.found_idle(page);
+        if let Some(epochs) = &mut state.epochs {
+            epochs.found_idle(page);
         }
         Ok(is_due(&state))
     }

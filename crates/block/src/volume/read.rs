@@ -6,10 +6,9 @@ use std::sync::Arc;
 use device::{Device, IoBuffer, IoError, IoSlice, Pending, Request};
 use futures_util::future::join_all;
 
-use super::Shared;
-use super::disk::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::segment::{Part, runs};
+use super::shared::Shared;
 use super::state::{FlashCopy, State, Written};
 use super::work::Work;
 use crate::sets::{Admit, Read, Tuning};
@@ -202,11 +201,6 @@ impl Shared {
         Ok(data.part(start..start + (segment.end - segment.start) as usize))
     }
 
-    async fn disk_data(&self, pending: Pending) -> Result<IoSlice> {
-        let data = pending.await.map_err(|error| self.disk.failed(DiskTask::Read, error))?;
-        Ok(data.into())
-    }
-
     fn plan_misses(self: &Arc<Self>, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
         let mut state = self.state.lock();
         let filling_bytes = state.filling_blocks as u64 * u64::from(self.layout.block_bytes);
@@ -358,20 +352,6 @@ impl Shared {
     ) -> Result<Vec<IoSlice>> {
         let hits: Vec<Hit> = blocks.into_iter().map(|(part, copy)| Hit { part, copy }).collect();
         Ok(self.read_pages(work, &hits).await?.into_iter().map(|(_, page)| page).collect())
-    }
-
-    /// Reads one block of the disk, padded with zeros at the end of the disk.
-    pub(super) async fn read_disk_block(&self, block: u64) -> Result<IoBuffer> {
-        self.state.lock().sets.counters_mut().disk_reads += 1;
-        let offset = block * u64::from(self.layout.block_bytes);
-        let read = self.disk.read(offset, self.bytes_of(block)).await;
-        let data = read.map_err(|error| self.disk.failed(DiskTask::Read, error))?;
-        if data.len() == self.layout.block_bytes as usize {
-            return Ok(data);
-        }
-        let mut padded = IoBuffer::zeroed(self.layout.block_bytes as usize);
-        padded[..data.len()].copy_from_slice(&data);
-        Ok(padded)
     }
 
     /// Inserts blocks in the background; the reply does not wait.

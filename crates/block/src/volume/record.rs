@@ -17,6 +17,9 @@
 
 use crate::sets::{MAX_DISK_BLOCKS, Standing};
 
+/// Sector size that clients may address: offsets and lengths are multiples of it.
+pub const SECTOR_BYTES: u32 = 512;
+
 /// Bytes of a unit. A record takes one, and one more each if its block is partial or has an epoch.
 pub const UNIT_BYTES: usize = 16;
 

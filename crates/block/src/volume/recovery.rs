@@ -29,10 +29,11 @@ use super::journal::commit::{CommitReason, Committed};
 use super::log_replay::written_pages;
 use super::read::crc32c;
 use super::record::Record;
+use super::shared::Shared;
 use super::state::State;
 use super::superblock::{self, Superblock};
 use super::work::Work;
-use super::{OsIdentity, Pairing, Shared, Volume};
+use super::{OsIdentity, Pairing, Volume};
 
 /// The result of opening a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

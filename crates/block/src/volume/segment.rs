@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::SECTOR_BYTES;
 use super::layout::MIN_SPARES;
 use super::record::Sectors;
-use super::{SECTOR_BYTES, Shared};
+use super::shared::Shared;
 
 /// Maximum length of a segment. A write allocates all pages of a segment together, or waits without holding any.
 pub(super) const SEGMENT_BLOCKS: u64 = MIN_SPARES as u64 / 2;

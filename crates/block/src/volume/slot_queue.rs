@@ -8,20 +8,9 @@
 //! for all.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-
-use super::Shared;
-use super::error::{Result, VolumeErrorKind};
-use super::state::State;
-use super::writeback::Batch;
-use crate::sets::Cleaning;
-
-/// Delay before a retry when all blocks of the set are in use by requests.
-const IN_USE_NS: u64 = 100_000;
-
 /// Waiting writes that clean concurrently: one flushes its batch while the disk writes the other's. With one, the disk was idle
 /// for a quarter of the time.
-const MAX_CLEANERS: u32 = 2;
+pub(super) const MAX_CLEANERS: u32 = 2;
 
 /// A set and the number of slots that a write needs there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,130 +58,40 @@ impl SlotQueue {
         }
     }
 
+    /// Appends a write. Returns its number in the queue.
+    pub(super) fn append(&mut self, demand: SlotDemand) -> u64 {
+        self.next_number += 1;
+        self.waiting.push_back(Waiting { number: self.next_number, demand, is_futile: false });
+        self.next_number
+    }
+
+    /// Removes a write.
+    pub(super) fn remove(&mut self, number: u64) {
+        self.waiting.retain(|waiting| waiting.number != number);
+    }
+
+    /// Changes the demand of a write. Returns whether it is to clean; then the caller ends its turn with [`end_turn`](Self::end_turn).
+    pub(super) fn begin_turn(&mut self, number: u64, demand: SlotDemand) -> bool {
+        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.number == number) {
+            waiting.demand = demand;
+        }
+        let cleans = self.cleaners < MAX_CLEANERS;
+        self.cleaners += u32::from(cleans);
+        cleans
+    }
+
+    pub(super) fn end_turn(&mut self) {
+        self.cleaners -= 1;
+    }
+
+    /// Whether it is useless that this write waits.
+    pub(super) fn is_futile(&self, number: u64) -> bool {
+        self.waiting.iter().any(|waiting| waiting.number == number && waiting.is_futile)
+    }
+
     /// Whether an earlier write than `queued` waits for slots in `set`; any write, if `queued` is `None`.
-    pub(super) fn is_before(&self, queued: Option<&QueuedWrite>, set: u32) -> bool {
-        let is_earlier = |waiting: &&Waiting| queued.is_none_or(|queued| waiting.number < queued.number);
+    pub(super) fn is_before(&self, queued: Option<u64>, set: u32) -> bool {
+        let is_earlier = |waiting: &&Waiting| queued.is_none_or(|queued| waiting.number < queued);
         self.waiting.iter().take_while(is_earlier).any(|waiting| waiting.demand.set == set)
-    }
-}
-
-/// A write in the queue; dropping it removes the write.
-pub(super) struct QueuedWrite {
-    shared: Arc<Shared>,
-    number: u64,
-}
-
-impl QueuedWrite {
-    /// Appends a write to the queue.
-    pub(super) fn enqueue(shared: &Arc<Shared>, demand: SlotDemand) -> Self {
-        let number = {
-            let mut state = shared.state.lock();
-            state.io.room_waits += 1;
-            let queue = &mut state.slot_queue;
-            queue.next_number += 1;
-            queue.waiting.push_back(Waiting { number: queue.next_number, demand, is_futile: false });
-            queue.next_number
-        };
-        Self { shared: Arc::clone(shared), number }
-    }
-
-    /// Whether waiting is useless.
-    pub(super) fn is_futile(&self, state: &State) -> bool {
-        state.slot_queue.waiting.iter().any(|waiting| waiting.number == self.number && waiting.is_futile)
-    }
-
-    /// Waits until slots of the set may have become clean.
-    pub(super) async fn wait(&self, demand: SlotDemand) -> Result<()> {
-        let set = demand.set;
-        let shared = &self.shared;
-        let freed_by_others = shared.slots_freed.listen();
-        let cleans = {
-            let queue = &mut shared.state.lock().slot_queue;
-            if let Some(waiting) = queue.waiting.iter_mut().find(|waiting| waiting.number == self.number) {
-                waiting.demand = demand;
-            }
-            let cleans = queue.cleaners < MAX_CLEANERS;
-            queue.cleaners += u32::from(cleans);
-            cleans
-        };
-        if !cleans {
-            freed_by_others.await;
-            return Ok(());
-        }
-        let turn = CleaningTurn(shared);
-        let has_failed = match shared.clean_batch().await {
-            Ok(Batch { cleaned: 1.., .. }) => return Ok(()),
-            Ok(Batch { failed, .. }) => failed.is_some(),
-            // The write itself has not failed: it may bypass the cache.
-            Err(error) if error.kind() == VolumeErrorKind::Disk => true,
-            Err(error) => return Err(error),
-        };
-        if has_failed {
-            shared.state.lock().slot_queue.give_up(|_| true);
-            return Ok(());
-        }
-        let are_under_way = {
-            let mut state = shared.state.lock();
-            if state.sets.cannot_clean(set) {
-                state.slot_queue.give_up(|given_up| given_up == set);
-                return Ok(());
-            }
-            state.sets.cleanings_in_flight() > 0
-        };
-        // Other waiting writes would find nothing to clean either, so they are not notified.
-        turn.end();
-        // Other tasks may have the permitted number of cleanings in flight. Each of them ends.
-        if are_under_way {
-            freed_by_others.await;
-        } else {
-            device::timer::sleep(&*shared.timer, IN_USE_NS).await;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for QueuedWrite {
-    fn drop(&mut self) {
-        self.shared.state.lock().slot_queue.waiting.retain(|waiting| waiting.number != self.number);
-        // The next write may be the first of its set now.
-        self.shared.slots_freed.notify(usize::MAX);
-    }
-}
-
-impl State {
-    /// The next runs to clean, for waiting writes in order of arrival; others only if those runs free no slots. Limited, so that each of
-    /// the [concurrent cleaners](MAX_CLEANERS) gets some, because a writer waits until its whole batch is flushed.
-    pub(super) fn next_for_waiting_writes(&mut self) -> Vec<Cleaning> {
-        let most = (self.sets.tuning().cleanings_total / MAX_CLEANERS).max(1) as usize;
-        self.sets.clear_slot_requests();
-        let mut runs = Vec::new();
-        for SlotDemand { set, blocks } in self.slot_queue.demands() {
-            while runs.len() < most && self.sets.request_slots(set, blocks) {
-                let Some(cleaning) = self.next_cleaning() else { return runs };
-                runs.push(cleaning);
-            }
-        }
-        if runs.is_empty() {
-            runs.extend(self.next_cleaning());
-        }
-        runs
-    }
-}
-
-/// A waiting write that is cleaning. When its turn ends or is dropped, the other waiting writes are notified.
-struct CleaningTurn<'a>(&'a Arc<Shared>);
-
-impl CleaningTurn<'_> {
-    /// Ends the turn without notifying the other waiting writes.
-    fn end(self) {
-        self.0.state.lock().slot_queue.cleaners -= 1;
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for CleaningTurn<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().slot_queue.cleaners -= 1;
-        self.0.slots_freed.notify(usize::MAX);
     }
 }

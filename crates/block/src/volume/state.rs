@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
+use super::epochs::{Epochs, Version};
 use super::error::VolumeError;
 use super::health::FlashHealth;
 use super::journal::{Journal, PageRelease};
 use super::layout::Layout;
-use super::order::Order;
 use super::pages::Pages;
 use super::record::{PageContents, Sectors};
-use super::slot_queue::SlotQueue;
+use super::slot_queue::{MAX_CLEANERS, SlotDemand, SlotQueue};
 use super::stats::IoCounts;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
 use crate::sets::{Cleaning, Sets, Slot, Standing, Streams};
@@ -31,7 +31,7 @@ pub(super) struct State {
     pub(super) health: FlashHealth,
     pub(super) io: IoCounts,
     /// The epochs of an ordered volume.
-    pub(super) order: Option<Order>,
+    pub(super) epochs: Option<Epochs>,
     /// Writes that wait for slots.
     pub(super) slot_queue: SlotQueue,
     /// Callers that wait until everything is clean.
@@ -89,7 +89,7 @@ impl State {
             journal,
             health: FlashHealth::default(),
             io: IoCounts::default(),
-            order: superblock.ordered.then(Order::default),
+            epochs: superblock.ordered.then(Epochs::default),
             slot_queue: SlotQueue::default(),
             drain_requests: 0,
             cleanings_failed: 0,
@@ -176,7 +176,7 @@ impl State {
         self.page_of[slot.0 as usize] = NO_PAGE;
         self.partial.remove(&slot.0);
         // The page of an older version is kept until that version is on the disk.
-        if self.order.as_ref().is_some_and(|order| order.has(copy.page)) {
+        if self.epochs.as_ref().is_some_and(|epochs| epochs.has(copy.page)) {
             return;
         }
         self.release_page(copy.page, block, dirty);
@@ -202,7 +202,7 @@ impl State {
     /// Whether recovery could restore `block` from flash, now or because its removal is not committed.
     pub(super) fn may_be_recovered(&self, block: u64) -> bool {
         let is_recovered = |slot| self.journal.recovers_clean() || self.sets.word(slot).is_dirty();
-        self.journal.removal_of([block..block + 1]).is_some()
+        self.journal.removal_of(std::iter::once(block..block + 1)).is_some()
             || self.sets.find(block).is_some_and(is_recovered)
     }
 
@@ -228,7 +228,7 @@ impl State {
 
     /// Whether a write waits for cleaning.
     pub(super) fn has_waiting_writes(&self) -> bool {
-        !self.slot_queue.is_empty() || self.order.as_ref().is_some_and(Order::has_waiting_writes)
+        !self.slot_queue.is_empty() || self.epochs.as_ref().is_some_and(Epochs::has_waiting_writes)
     }
 
     /// Whether there is space to record one more block with missing sectors.
@@ -275,6 +275,41 @@ impl State {
     /// Up to `most` next runs to clean.
     pub(super) fn next_cleanings(&mut self, most: usize) -> Vec<Cleaning> {
         std::iter::from_fn(|| self.next_cleaning()).take(most).collect()
+    }
+
+    /// Removes the epoch of a commit that failed before any of it was written: the next commit records the same changes. A page
+    /// whose block was rewritten meanwhile was kept for this epoch, and is released.
+    pub(super) fn undo_epoch(&mut self, epoch: u64) {
+        let Some(epochs) = &mut self.epochs else { return };
+        for version in epochs.end(epoch) {
+            if !self.is_newest(&version) {
+                self.release_page(version.page, version.block, true);
+            }
+        }
+    }
+
+    /// Whether the cache has no newer version of the block.
+    pub(super) fn is_newest(&self, version: &Version) -> bool {
+        let copy = self.sets.find(version.block).and_then(|slot| self.copy(slot));
+        copy.is_some_and(|copy| copy.page == version.page)
+    }
+
+    /// The next runs to clean, for waiting writes in order of arrival; others only if those runs free no slots. Limited, so that each of
+    /// the [concurrent cleaners](MAX_CLEANERS) gets some, because a writer waits until its whole batch is flushed.
+    pub(super) fn next_for_waiting_writes(&mut self) -> Vec<Cleaning> {
+        let most = (self.sets.tuning().cleanings_total / MAX_CLEANERS).max(1) as usize;
+        self.sets.clear_slot_requests();
+        let mut runs = Vec::new();
+        for SlotDemand { set, blocks } in self.slot_queue.demands() {
+            while runs.len() < most && self.sets.request_slots(set, blocks) {
+                let Some(cleaning) = self.next_cleaning() else { return runs };
+                runs.push(cleaning);
+            }
+        }
+        if runs.is_empty() {
+            runs.extend(self.next_cleaning());
+        }
+        runs
     }
 
     /// Records in the journal that the block in `slot` is clean.

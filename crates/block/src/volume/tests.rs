@@ -67,7 +67,7 @@ fn waiting_trim_examines_only_blocks_in_use_again() {
         gate.close(RequestKind::Write);
         let mut cleaning = pin!(volume.clean());
         assert!(!is_ready(cleaning.as_mut()), "the disk write has not completed");
-        let before = trim::EXAMINED.get();
+        let before = journal::EXAMINED.get();
         let mut discard = pin!(volume.trim(0, range_bytes));
         for _ in 0..20 {
             assert!(!is_ready(discard.as_mut()), "a block being cleaned cannot be discarded");
@@ -77,7 +77,7 @@ fn waiting_trim_examines_only_blocks_in_use_again() {
         pollster::block_on(cleaning).unwrap();
         pollster::block_on(discard).unwrap();
         // Plus the few that were removed from the range.
-        let looked = trim::EXAMINED.get() - before;
+        let looked = journal::EXAMINED.get() - before;
         assert!((search_steps..search_steps + 4).contains(&looked), "{looked} instead of {search_steps}");
         assert_eq!(volume.stats().held_blocks, 0);
     }
@@ -95,11 +95,11 @@ fn trim_examines_released_blocks_only_within_its_range() {
         volume.trim(0, 4096).await.unwrap();
         volume.write(8192, data(4096, 7), true).await.unwrap();
         volume.write(8192, data(4096, 8), false).await.unwrap();
-        let before = trim::EXAMINED.get();
+        let before = journal::EXAMINED.get();
         volume.trim(1 << 20, 48 << 20).await.unwrap();
         let slots = u64::from(volume.shared.layout.slots());
         assert_eq!(
-            trim::EXAMINED.get() - before,
+            journal::EXAMINED.get() - before,
             slots,
             "released blocks outside the range are not examined"
         );

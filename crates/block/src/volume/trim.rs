@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use device::{Device, ErrorKind, IoBuffer, IoSlice, Request};
+use device::{Device, IoBuffer, IoSlice};
 
-use super::disk::DiskTask;
+use super::Volume;
 use super::error::Result;
+use super::shared::Shared;
 use super::state::State;
 use super::work::Work;
-use super::{Shared, Volume};
 use crate::sets::{Slot, Word};
 
 /// Zeros are written in steps of this size.
@@ -20,12 +20,6 @@ static ZEROS: LazyLock<IoSlice> = LazyLock::new(|| IoBuffer::zeroed(ZEROS_BYTES)
 
 /// Blocks or slots examined per hold of the state's lock.
 const EXAMINED_PER_STEP: u64 = 4096;
-
-#[cfg(test)]
-thread_local! {
-    /// Blocks and slots examined by this thread.
-    pub(super) static EXAMINED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
 
 /// A range of blocks with the same cache state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,24 +224,6 @@ impl Shared {
         }
     }
 
-    /// Trims blocks of the disk. Returns false if it does not support that.
-    async fn trim_disk(self: &Arc<Self>, work: &Arc<Work>, blocks: &Range<u64>) -> Result<bool> {
-        let (unit, block) = (u64::from(self.disk.geometry().block_bytes), u64::from(self.layout.block_bytes));
-        let (from, to) = (blocks.start * block, (blocks.end * block).min(self.disk.bytes()) / unit * unit);
-        if from.next_multiple_of(unit) >= to {
-            return Ok(false);
-        }
-        let from = from.next_multiple_of(unit);
-        self.invalidate_disk_checksums().await;
-        let trimmed = work.start_on_disk(Request::Trim { offset: from, len: to - from }).await;
-        match trimmed {
-            Ok(_) => Ok(true),
-            // The disk does not support trims, so its contents stay.
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
-            Err(error) => Err(self.disk.failed(DiskTask::Trim, error)),
-        }
-    }
-
     /// Flash is examined before the disk: a block that leaves flash meanwhile is on the disk by then. Locked blocks count as data,
     /// because they may be moving from one to the other.
     fn holes(&self, range: &Range<u64>) -> Vec<Range<u64>> {
@@ -302,13 +278,8 @@ enum SearchStep {
 
 fn examined(numbers: &Range<u64>) -> Range<u64> {
     #[cfg(test)]
-    count_examined(numbers.end - numbers.start);
+    super::journal::count_examined(numbers.end - numbers.start);
     numbers.clone()
-}
-
-#[cfg(test)]
-pub(super) fn count_examined(count: u64) {
-    EXAMINED.set(EXAMINED.get() + count);
 }
 
 /// Drops blocks while the journal has space, and returns the rest. Blocks in use are added to `in_use`.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use device::{Completion, Device, Pending, Request};
 use parking_lot::Mutex;
 
-use super::Shared;
 use super::ranges::RangeGuard;
+use super::shared::Shared;
 use super::state::State;
 use crate::sets::Slot;
 

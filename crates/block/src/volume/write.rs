@@ -3,18 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{Device, IoBuffer, IoError, IoSlice, Request};
+use device::{Device, IoBuffer, IoError, IoSlice};
 use futures_util::future::join_all;
 
-use super::Shared;
-use super::disk::DiskTask;
+use super::disk_io::DiskWrite;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::IncomingWrite;
 use super::ranges::RangeGuard;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
 use super::segment::{Part, runs};
-use super::slot_queue::QueuedWrite;
+use super::shared::Shared;
+use super::slot_wait::QueuedWrite;
 use super::state::{FlashCopy, State, Written};
 use super::work::Work;
 use super::write_blocker::{WaitFor, WriteBlocker, changing_blocks, obstacle, slot_shortage, wait_for};
@@ -52,15 +52,6 @@ struct WriteMode {
 /// Maximum of concurrent segments of a request.
 const CONCURRENT_SEGMENTS: usize = 64;
 
-/// The purpose of a disk write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DiskWrite {
-    /// A client's write: the next commit flushes the disk.
-    Direct,
-    /// Cleaning: the cleaner flushes the disk before it records the block as clean.
-    Cleaning,
-}
-
 /// Attempts per segment: one retry for each partial block at its two ends, whose flash page may be unreadable, and one after the
 /// flash fails.
 const ATTEMPTS: u32 = 4;
@@ -77,7 +68,7 @@ impl Shared {
                 admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes);
             // The disk of an ordered volume gets flushed data only.
             let may_bypass =
-                admit == Admit::Yes && state.order.is_none() && self.is_sequential(data.len(), stream_bytes);
+                admit == Admit::Yes && state.epochs.is_none() && self.is_sequential(data.len(), stream_bytes);
             let bypasses = may_bypass && is_near_dirty_limit(&state, blocks);
             WriteMode { admit: if bypasses { Admit::Bypass } else { admit }, may_bypass }
         };
@@ -183,7 +174,7 @@ impl Shared {
         loop {
             let listener = self.changed.listen();
             let range = self.blocks.lock(self.blocks_of(segment)).await;
-            match self.decide(range, parts, mode, queued.as_ref())? {
+            match self.decide(range, parts, mode, queued.as_ref().map(QueuedWrite::number))? {
                 Decision::Ready(work, targets) => return Ok((work, targets)),
                 Decision::Wait(WaitFor::Commit(change)) => self.commit(change).await?,
                 Decision::Wait(WaitFor::Order) => self.destage_for_space().await?,
@@ -201,7 +192,7 @@ impl Shared {
         range: RangeGuard,
         parts: &[Part],
         mode: WriteMode,
-        queued: Option<&QueuedWrite>,
+        queued: Option<u64>,
     ) -> Result<Decision> {
         // Declared before the lock, because dropping it locks the state.
         let work;
@@ -238,7 +229,7 @@ impl Shared {
         }
         let targets = targets?;
         // After the flash has failed, a write that had to wait for an epoch has been refused already.
-        let has_order = state.order.is_some() && state.health.is_healthy();
+        let has_order = state.epochs.is_some() && state.health.is_healthy();
         if has_order && targets.iter().any(|target| target.to_disk) {
             // The whole segment is repeated later.
             undo_counts(&mut state, &targets);
@@ -253,7 +244,7 @@ impl Shared {
         if !healthy {
             return self.target_without_flash(state, part, cached);
         }
-        let admit = if state.order.is_some() { Admit::Yes } else { admit };
+        let admit = if state.epochs.is_some() { Admit::Yes } else { admit };
         let was_dirty = cached.is_some_and(|slot| state.sets.word(slot).is_dirty());
         let write = state.sets.write(part.block, admit);
         let decided = Some(Decided { write, admit, was_dirty });
@@ -296,7 +287,7 @@ impl Shared {
             return Err(VolumeError::new(VolumeErrorKind::Flash, why));
         }
         let is_held_up =
-            state.order.as_ref().is_some_and(|order| order.len() > 0 || state.sets.dirty_blocks() > 0);
+            state.epochs.as_ref().is_some_and(|epochs| epochs.len() > 0 || state.sets.dirty_blocks() > 0);
         if is_held_up {
             let why = "the flash failed, and its dirty blocks must reach the disk before new writes";
             return Err(VolumeError::new(VolumeErrorKind::Flash, why));
@@ -308,22 +299,6 @@ impl Shared {
         state.sets.counters_mut().writes += 1;
         state.sets.counters_mut().uncached_writes += 1;
         Ok(Target::disk_only(part, None))
-    }
-
-    /// Commits before the disk is written directly, if recovery could restore one of `blocks` from flash (rule 4). Modes that write
-    /// to the disk directly do not restore clean blocks, only blocks that are dirty from an earlier mode.
-    pub(super) async fn commit_before_disk_write(
-        self: &Arc<Self>,
-        blocks: impl IntoIterator<Item = Range<u64>> + Clone,
-    ) -> Result<()> {
-        let Some(change) = self.state.lock().journal.removal_of(blocks.clone()) else { return Ok(()) };
-        self.commit(change).await?;
-        // If the flash failed meanwhile, the commit did not include these changes.
-        let state = self.state.lock();
-        match state.journal.removal_of(blocks) {
-            Some(_) if state.health.has_failed() => Err(state.health.error()),
-            _ => Ok(()),
-        }
     }
 
     /// The page to write for a block: the new bytes over the sectors on flash, and over those of the disk if they cannot be left
@@ -400,52 +375,6 @@ impl Shared {
             self.write_disk_range(work, DiskWrite::Direct, offset, bytes)
         });
         join_all(writes).await.into_iter().collect()
-    }
-
-    /// Writes bytes to the disk, whose blocks may be larger than 512 bytes. The caller holds the range.
-    pub(super) async fn write_disk_range(
-        self: &Arc<Self>,
-        work: &Arc<Work>,
-        why: DiskWrite,
-        offset: u64,
-        bytes: IoSlice,
-    ) -> Result<()> {
-        let (from, data) = self.in_whole_units(work, offset, bytes).await?;
-        self.invalidate_disk_checksums().await;
-        for part in self.disk.geometry().transfers(0..data.len() as u64) {
-            let bytes = data.part(part.start as usize..part.end as usize);
-            let request = Request::write(from + part.start, bytes);
-            self.state.lock().sets.counters_mut().disk_writes += 1;
-            let written = match why {
-                DiskWrite::Direct => work.start_on_disk(request),
-                DiskWrite::Cleaning => work.start(&*self.disk, request),
-            };
-            written.await.map_err(|error| self.disk.failed(DiskTask::Write, error))?;
-        }
-        Ok(())
-    }
-
-    /// Extends the bytes to whole blocks of the disk, with the disk's data around them. Returns the offset of the first block too.
-    async fn in_whole_units(&self, work: &Arc<Work>, offset: u64, bytes: IoSlice) -> Result<(u64, IoSlice)> {
-        let unit = u64::from(self.disk.geometry().block_bytes);
-        let end = offset + bytes.len() as u64;
-        let (from, to) = (offset / unit * unit, end.next_multiple_of(unit));
-        if (from, to) == (offset, end) {
-            let is_aligned = bytes.as_ptr().addr().is_multiple_of(unit as usize);
-            return Ok((from, if is_aligned { bytes } else { IoBuffer::copy_of(&bytes).into() }));
-        }
-        let mut whole = IoBuffer::zeroed((to - from) as usize);
-        let mut edges = vec![from, to - unit];
-        edges.dedup();
-        edges.retain(|&edge| edge < offset || edge + unit > end);
-        for edge in edges {
-            self.state.lock().sets.counters_mut().disk_reads += 1;
-            let read = work.start(&*self.disk, Request::read(edge, unit as usize)).await;
-            let read = read.map_err(|error| self.disk.failed(DiskTask::Read, error))?;
-            whole[(edge - from) as usize..][..unit as usize].copy_from_slice(&read);
-        }
-        whole[(offset - from) as usize..][..bytes.len()].copy_from_slice(&bytes);
-        Ok((from, whole.into()))
     }
 
     fn finish_write(

@@ -1,7 +1,7 @@
 //! Why a write cannot proceed now: missing slots, pages or journal space, or blocks in use; and what to wait for.
 
 use super::segment::Part;
-use super::slot_queue::{QueuedWrite, SlotDemand};
+use super::slot_queue::SlotDemand;
 use super::state::State;
 use crate::sets::{Admit, Mode, Word};
 
@@ -36,7 +36,7 @@ pub(super) fn wait_for(obstacle: &WriteBlocker, state: &State) -> WaitFor {
         WriteBlocker::Records => {
             state.journal.space_freeing_change().map_or(WaitFor::Requests, WaitFor::Commit)
         }
-        WriteBlocker::Pages if state.order.as_ref().is_some_and(|order| order.len() > 0) => WaitFor::Order,
+        WriteBlocker::Pages if state.epochs.as_ref().is_some_and(|epochs| epochs.len() > 0) => WaitFor::Order,
         WriteBlocker::Pages | WriteBlocker::Cleaning => WaitFor::Requests,
     }
 }
@@ -47,12 +47,12 @@ pub(super) fn slot_shortage(
     state: &State,
     parts: &[Part],
     admit: Admit,
-    queued: Option<&QueuedWrite>,
+    queued: Option<u64>,
 ) -> Option<SlotDemand> {
     let comes_in = admit == Admit::Yes && state.sets.tuning().mode.keeps_dirty();
     let may_wait = state.health.is_healthy()
-        && state.order.is_none()
-        && !queued.is_some_and(|queued| queued.is_futile(state));
+        && state.epochs.is_none()
+        && !queued.is_some_and(|queued| state.slot_queue.is_futile(queued));
     if !comes_in || !may_wait {
         return None;
     }

@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use device::{IoBuffer, IoSlice};
 use futures_util::{StreamExt, stream};
 
+use super::Volume;
+use super::disk_io::DiskWrite;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::segment::{Part, runs};
+use super::shared::Shared;
 use super::state::{FlashCopy, State};
 use super::work::Work;
-use super::write::DiskWrite;
-use super::{Shared, Volume};
 use crate::sets::{Cleaning, Slot, Tuning};
 
 /// Runs that share a flush of the disk, at most.
@@ -444,13 +445,6 @@ impl Shared {
         while self.must_pause() {
             device::timer::sleep(&*self.timer, PAUSE_NS).await;
         }
-    }
-
-    /// Flushes the disk. Fails if another flush has failed since there were `failed_before` failed ones.
-    pub(super) async fn flush_disk(&self, failed_before: u64) -> Result<()> {
-        self.disk.flush_since(failed_before).await?;
-        self.state.lock().io.disk_flushes += 1;
-        Ok(())
     }
 
     /// Byte extents of the disk that the blocks' sectors cover.

@@ -5,6 +5,17 @@ use std::ops::Range;
 
 use crate::volume::record::{PageContents, Record};
 
+#[cfg(test)]
+thread_local! {
+    /// Blocks, slots and records of removed blocks that this thread examined.
+    pub(crate) static EXAMINED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+pub(crate) fn count_examined(count: u64) {
+    EXAMINED.set(EXAMINED.get() + count);
+}
+
 /// Changes in memory that are not known to be on flash.
 ///
 /// Only the last contents of each page are kept: a record replaces the previous one.
@@ -86,7 +97,7 @@ pub(super) struct Batch {
 
 /// When a page that no longer holds a block becomes free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::volume) enum PageRelease {
+pub(crate) enum PageRelease {
     /// Immediately: flash has no record of its block.
     Immediate,
     /// After the next commit.
@@ -176,7 +187,7 @@ impl Changes {
     pub(super) fn may_be_recovered(&self, blocks: Range<u64>, only_dirty: bool) -> bool {
         let matters = |stale: &StaleRecords| {
             #[cfg(test)]
-            crate::volume::trim::count_examined(1);
+            count_examined(1);
             !only_dirty || stale.dirty > 0
         };
         self.stale.range(blocks).any(|(_, stale)| matters(stale))

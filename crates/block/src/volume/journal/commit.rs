@@ -9,9 +9,9 @@ use device::{Completion, Device, IoError, IoSlice, Request};
 
 use super::block::{BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, blocks_for, encode_records};
 use super::changes::Batch;
-use crate::volume::Shared;
 use crate::volume::disk::DiskTask;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
+use crate::volume::shared::Shared;
 use crate::volume::state::State;
 
 /// Why a commit is made.
@@ -154,8 +154,8 @@ impl Shared {
         // The mode may change with a table.
         let batch = state.journal.changes.take(state.journal.recovers_clean && why == CommitReason::Changes);
         let flush_flash = batch.has_records() || why == CommitReason::Table;
-        if let Some(order) = &mut state.order {
-            order.enter(state.journal.next_commit, batch.records());
+        if let Some(epochs) = &mut state.epochs {
+            epochs.enter(state.journal.next_commit, batch.records());
         }
         self.begin_with(state, batch, flush_flash)
     }
@@ -224,7 +224,7 @@ fn needs_failed_flash(state: &State, why: CommitReason) -> bool {
 /// recorded first.
 fn does_without_flash(state: &State, error: &VolumeError) -> bool {
     let has_failed = error.kind() == VolumeErrorKind::Flash && state.health.has_failed();
-    has_failed && state.order.is_none() && !state.journal.changes.needs_flash()
+    has_failed && state.epochs.is_none() && !state.journal.changes.needs_flash()
 }
 
 fn count_records(batch: &Batch, io: &mut crate::volume::stats::IoCounts) {

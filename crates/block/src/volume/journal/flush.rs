@@ -12,8 +12,8 @@ use std::sync::Arc;
 use device::{Completion, Outcome, Request};
 
 use super::log_write::{Begin, LogWrite, When};
-use crate::volume::Shared;
 use crate::volume::error::{Result, VolumeError};
+use crate::volume::shared::Shared;
 use crate::volume::state::State;
 
 /// Time after which a flush, or the upkeep if clients do not flush, commits blocks that were inserted clean or became clean.
@@ -73,7 +73,7 @@ impl Shared {
         if journal.durable.max(changes.log_durable()) >= target {
             return Step::Done;
         }
-        if !state.health.is_healthy() || state.order.is_some() || changes.is_disk_written() {
+        if !state.health.is_healthy() || state.epochs.is_some() || changes.is_disk_written() {
             return Step::Commit;
         }
         let log = &journal.intent_log;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use device::{Completion, IoError, IoSlice, Request};
 
 use super::block::{JOURNAL_BLOCK_BYTES, blocks_for};
-use crate::volume::Shared;
 use crate::volume::error::{Result, VolumeError};
 use crate::volume::record::Record;
+use crate::volume::shared::Shared;
 use crate::volume::state::State;
 
 /// Idle time after a flush before an empty entry confirms it. Clients that flush continuously thus cause no extra writes.

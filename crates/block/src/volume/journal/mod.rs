@@ -19,6 +19,8 @@ use changes::Changes;
 use intent_log::IntentLog;
 
 pub(super) use changes::PageRelease;
+#[cfg(test)]
+pub(super) use changes::{EXAMINED, count_examined};
 pub(super) use log_write::IncomingWrite;
 
 use super::error::VolumeError;

@@ -14,9 +14,9 @@ use device::{Completion, ErrorKind, IoBuffer, IoError, Request};
 use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 use super::commit::{CommitReason, Committed};
 use crate::sets::Slot;
-use crate::volume::Shared;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::record::{PageContents, Record, UNIT_BYTES};
+use crate::volume::shared::Shared;
 use crate::volume::state::State;
 use crate::volume::superblock::{self, Checkpoint, FORMAT_VERSION, Superblock};
 use crate::volume::work::Work;
@@ -238,7 +238,7 @@ fn records_of(state: &State, slots: &[Slot], format: u32) -> Vec<Record> {
             partial: copy.partial,
             crc: copy.crc.unwrap_or(0),
             fresh: false,
-            epoch: state.order.as_ref().map_or(0, |order| order.epoch_of(copy.page)),
+            epoch: state.epochs.as_ref().map_or(0, |epochs| epochs.epoch_of(copy.page)),
             standing: state.recorded_standing(slot, format),
         };
         Some(Record { page: copy.page, held: Some(held) })
@@ -248,8 +248,8 @@ fn records_of(state: &State, slots: &[Slot], format: u32) -> Vec<Record> {
 
 /// Records of older versions of blocks in an ordered volume.
 fn older_versions(state: &State) -> Vec<Record> {
-    let Some(order) = &state.order else { return Vec::new() };
-    order
+    let Some(epochs) = &state.epochs else { return Vec::new() };
+    epochs
         .versions()
         .filter(|(_, version)| !state.is_newest(version))
         .map(|(epoch, version)| version.record(epoch))
