@@ -36,7 +36,7 @@ pub struct Columns {
     kinds: Option<PyBackedBytes>,
 }
 
-/// Writes a binary trace of these parts to `path`. Returns the number of its accesses.
+/// Writes these parts to `path` as a binary trace. Returns the number of accesses.
 #[pyfunction]
 pub fn write_trace(py: Python<'_>, path: PathBuf, parts: &Bound<'_, PyAny>) -> PyResult<u64> {
     let failed = |error: WriteError| Error::new_err(error.to_string());
