@@ -140,10 +140,11 @@ fn tenant_keeps_its_part_of_flash_while_others_overflow() {
 
 #[test]
 fn dashboard_queries_only_metrics_that_exist() {
-    let server = serve(&flash(64 << 20), measured());
-    let endpoint = endpoint(&server);
-    Client::of(&server).line("get a:0");
-    let values = values(&endpoint);
+    let builder = Cache::builder().dram_bytes(4 << 20).flash(flash(64 << 20)).flash_partition("b", 0.4);
+    let tenants = vec!["b=b:/40%".parse().unwrap()];
+    let server = Server::start(Arc::new(builder.open().unwrap()), Options { tenants, ..measured() }).unwrap();
+    Client::of(&server).line("get b:0");
+    let values = values(&endpoint(&server));
     let dashboard = include_str!("../../../../examples/grafana/flashwright-serve.json");
     let mut metrics = 0;
     for (at, _) in dashboard.match_indices("flashwright_serve_") {
