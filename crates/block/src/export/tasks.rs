@@ -7,8 +7,8 @@
 //!
 //! With a single request in flight, the two wake-ups of a transfer (the kernel completes it on the submitting thread, which then
 //! wakes the waiting one) take a fifth of its time. So a thread without other work makes transfers to a fast device
-//! [inline](run_inline) with blocking calls. A write is copied to memory if the device supports that and no flush
-//! is expected ([`WriteAbsorber`]).
+//! [inline](run_inline) with blocking calls, flushes included. A write is copied to memory if the device supports that
+//! ([`WriteAbsorber`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -179,11 +179,10 @@ struct TaskDevice {
 }
 
 impl TaskDevice {
-    /// Whether this thread makes the transfer itself. Not a flush, which takes long and is shared with other requests.
+    /// Whether this thread makes the transfer itself.
     fn is_inline(&self, request: &Request) -> bool {
         let left = INLINE_TRANSFERS.get();
-        let is_inline =
-            self.is_fast && left > 0 && matches!(request, Request::Read { .. } | Request::Write { .. });
+        let is_inline = self.is_fast && left > 0 && !matches!(request, Request::Trim { .. });
         INLINE_TRANSFERS.set(left - u32::from(is_inline));
         is_inline
     }
@@ -286,9 +285,26 @@ mod tests {
         assert_eq!(own(Tasks::resuming, |start| run_inline(start)), 0, "the device is not fast");
     }
 
+    /// Otherwise each synchronous write would wake two more threads.
+    #[test]
+    fn flush_of_a_lone_request_is_made_inline_and_others_are_not() {
+        let tasks = Tasks::new().unwrap();
+        let calls = BlockingCalls::new(MemoryDevice::new(4096));
+        let device = Tasks::with_inline_transfers(Arc::clone(&calls) as _);
+        let flush = || {
+            let device = Arc::clone(&device);
+            tasks.run(async move { device.start(Request::Flush).await.map(drop).unwrap() });
+        };
+        flush();
+        assert_eq!(calls.calls.load(Ordering::Relaxed), 0);
+        run_inline(flush);
+        assert_eq!(calls.calls.load(Ordering::Relaxed), 1);
+        assert_eq!(device.counters().flushes, 2);
+    }
+
     /// Otherwise a client with one write in flight would wait for the drive each time.
     #[test]
-    fn inline_writes_without_flush_are_absorbed_and_others_are_not() {
+    fn inline_writes_are_absorbed_and_others_are_not() {
         let tasks = Tasks::new().unwrap();
         let write = |device: &Arc<dyn Device>| {
             let (device, data) = (Arc::clone(device), IoBuffer::copy_of(&[7; 512]));
