@@ -54,7 +54,7 @@ impl Volume {
         let known = self.superblock();
         let superblock = moved_superblock(&known, &**new)?;
         let places = Places::new(&known.layout, &superblock)?;
-        wipe(&**new, &superblock.layout).await?;
+        wipe(&**new, &superblock).await?;
         self.shared.state.lock().pages.record_allocations(true);
         let mut ahead = CopiedAhead { source: Arc::clone(&self.shared), places };
         let copied = ahead.copy_all(&**new).await;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use device::{Device, Geometry, Request};
+use device::{Device, Geometry, IoBuffer, IoError, IoSlice, Request};
 
 use super::config::VolumeConfig;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::identity::ends_crc;
+use super::journal::block::{self, JOURNAL_BLOCK_BYTES};
 use super::layout::Layout;
 use super::superblock::{
     self, Checkpoint, DiskIdentity, FORMAT_VERSION, LABEL_BYTES, OLDEST_FORMAT, SECTOR_SIZES, Superblock,
@@ -14,6 +15,9 @@ use super::superblock::{
 };
 use super::{OsIdentity, SECTOR_BYTES, Volume};
 use crate::sets::{MAX_DISK_BLOCKS, SetsConfig};
+
+/// Blocks per write that initializes the journal.
+const INITIALIZED_BLOCKS: usize = 64;
 
 impl Volume {
     /// Creates a volume on `flash` for `disk`; open it afterwards. The contents of the flash are lost; the disk is not written.
@@ -53,13 +57,14 @@ impl Volume {
                 None => os_identity.remove_mark(uuid),
             }
         })?;
-        // A journal left by an earlier volume has another UUID, so its pages can be trimmed. Not earlier: if the superblock
-        // could not be written, the earlier volume would still be in use.
+        // Not earlier: if the superblock could not be written, the earlier volume would still be in use.
+        let initialized = initialize_journal(&**flash, &superblock.layout, uuid).await;
+        initialized.map_err(|error| VolumeError::flash("initializing the journal", error))?;
         let pages_offset = superblock.layout.pages_offset();
         let len = superblock.layout.end() - pages_offset;
         // Failure is harmless: trimming is only advice to the device.
         let _ = flash.start(Request::Trim { offset: pages_offset, len }).await;
-        // The trim must be complete before the pages are used.
+        // The trim and the writes must be complete before the volume is used.
         let flushed = flash.start(Request::Flush).await;
         flushed.map_err(|error| VolumeError::flash("flushing the flash", error))?;
         Ok(superblock)
@@ -84,6 +89,22 @@ impl Volume {
     pub async fn identify(flash: &Arc<dyn Device>) -> Result<Superblock> {
         superblock::read(&**flash).await
     }
+}
+
+/// Fills the journal and the intent log, so that recovery can distinguish a place that was never written from a damaged one.
+pub(super) async fn initialize_journal(
+    flash: &dyn Device,
+    layout: &Layout,
+    uuid: u128,
+) -> std::result::Result<(), IoError> {
+    let data: IoSlice = IoBuffer::copy_of(&block::empty(uuid).repeat(INITIALIZED_BLOCKS)).into();
+    let end = layout.intent_log_offset() + layout.intent_log_blocks() * JOURNAL_BLOCK_BYTES as u64;
+    let range = layout.journal_offset()..end;
+    let parts = flash.geometry().transfers_of(JOURNAL_BLOCK_BYTES as u64, data.len() as u64, range);
+    for part in parts {
+        flash.write(part.start, data.part(0..(part.end - part.start) as usize)).await?;
+    }
+    Ok(())
 }
 
 async fn superblock_of(
@@ -129,6 +150,7 @@ async fn superblock_of(
             sector_bytes: sector_bytes(&**disk, config)?,
             ..DiskIdentity::default()
         },
+        has_initial_blocks: true,
     };
     let sets = SetsConfig { geometry: superblock.geometry(), tuning: config.tuning };
     sets.check().map_err(|error| config_error(error.to_string()))?;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::epochs::Version;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::Journal;
+use super::journal::block::{self, BlockKind};
 use super::page_copy::Move;
 use super::record::{PageContents, Record, Sectors};
 use super::recovery::{KeptBlocks, Recovery};
@@ -39,6 +40,9 @@ pub(super) struct FlashMap {
     /// Expected checksums of pages that recovery found damaged, in a volume without checksums.
     pub(super) damaged: HashMap<u32, u32>,
     pub(super) journal: Journal,
+    /// Offsets of blocks of journal and intent log with [other contents](block::is_foreign) than the volume writes there. Only recorded after
+    /// a crash, and if all of them were initialized.
+    pub(super) foreign_blocks: Option<Vec<u64>>,
 }
 
 const HELD: u64 = 1 << 63;
@@ -67,7 +71,13 @@ impl FlashMap {
             dropped: BTreeSet::new(),
             damaged: HashMap::new(),
             journal: Journal::after_table(superblock),
+            foreign_blocks: (superblock.has_initial_blocks && !superblock.clean).then(Vec::new),
         }
+    }
+
+    /// Whether the contents of `block` are [foreign](block::is_foreign), and that shows damage.
+    pub(super) fn is_foreign(&self, kind: BlockKind, uuid: u128, block: &[u8]) -> bool {
+        self.foreign_blocks.is_some() && block::is_foreign(kind, uuid, block)
     }
 
     /// Applies a record of commit `commit`; 0 for a record of the table.
@@ -280,6 +290,7 @@ impl FlashMap {
             restore_standing(&mut state, &self.words, &self.ranks);
         }
         state.damaged = self.damaged;
+        state.foreign_blocks = self.foreign_blocks.unwrap_or_default();
         state.journal.restore(self.logged.into_values());
         recovery.dropped_blocks = dropped.len() as u64;
         Ok((state, dropped))

@@ -7,7 +7,7 @@
 //! Most of the ring is not needed, so an unreadable block there is ignored. The block after the chain's end must be
 //! readable, because it may hold an acknowledged write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use device::Device;
 
@@ -44,6 +44,8 @@ struct Ring {
     unreadable: HashMap<u64, VolumeError>,
     /// Blocks with wrong checksums, by place.
     damaged: HashMap<u64, DamagedHeader>,
+    /// Places with [other contents](block::is_foreign) than the volume writes there.
+    foreign: BTreeSet<u64>,
 }
 
 /// The entries that follow the last commit.
@@ -55,8 +57,10 @@ struct Chain {
     flushed: usize,
     /// Pages written according to later entries, which a power cut has separated from these: an entry or a commit between them is missing.
     written_later: Vec<u32>,
-    /// A block of the entry that follows these has a wrong checksum.
+    /// A block of the entry that follows these is torn or damaged.
     lost_last: bool,
+    /// Places of torn and damaged blocks.
+    foreign: BTreeSet<u64>,
 }
 
 impl FlashMap {
@@ -67,7 +71,10 @@ impl FlashMap {
         uuid: u128,
         recovery: &mut Recovery,
     ) -> Result<()> {
-        let Chain { entries, flushed, written_later, lost_last } = self.chained_entries(flash, uuid).await?;
+        let Chain { entries, flushed, written_later, lost_last, foreign } =
+            self.chained_entries(flash, uuid).await?;
+        let offsets = foreign.into_iter().map(|place| self.log_offset(place)).collect::<Vec<_>>();
+        self.foreign_blocks.iter_mut().for_each(|found| found.extend(&offsets));
         let (count, damaged) = self.valid_entries(flash, &entries, flushed).await?;
         recovery.lost_last_entry |= lost_last;
         recovery.rolled_back |= lost_last || !written_later.is_empty();
@@ -112,6 +119,7 @@ impl FlashMap {
                 0 => Ok(Chain {
                     written_later: ring.written_later(0),
                     lost_last: ring.first_places().any(|sequence| ring.is_damaged(sequence, base, chain)),
+                    foreign: ring.foreign,
                     ..Chain::default()
                 }),
                 flushed => Err(lost_entries(0, flushed)),
@@ -131,20 +139,20 @@ impl FlashMap {
             return Err(lost_entries(next, ring.flushed));
         }
         let lost_last = ring.is_damaged(next, base, chain);
-        Ok(Chain { entries, flushed, written_later: ring.written_later(next), lost_last })
+        let written_later = ring.written_later(next);
+        Ok(Chain { entries, flushed, written_later, lost_last, foreign: ring.foreign })
     }
 
     async fn read_ring(&self, flash: &dyn Device, uuid: u128) -> Result<Ring> {
         let mut ring = Ring { places: self.layout.intent_log_blocks(), ..Ring::default() };
-        let offset_of = |place: u64| self.layout.intent_log_offset() + place * JOURNAL_BLOCK_BYTES as u64;
         let mut at = 0;
         while at < ring.places {
             let end = ring.places.min(at + (READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
-            if let Ok(bytes) = read_blocks(flash, offset_of(at), end - at).await {
+            if let Ok(bytes) = read_blocks(flash, self.log_offset(at), end - at).await {
                 self.add_blocks(&mut ring, uuid, at, &bytes)?;
             } else {
                 for place in at..end {
-                    match read_blocks(flash, offset_of(place), 1).await {
+                    match read_blocks(flash, self.log_offset(place), 1).await {
                         Ok(bytes) => self.add_blocks(&mut ring, uuid, place, &bytes)?,
                         Err(error) => drop(ring.unreadable.insert(place, error)),
                     }
@@ -155,12 +163,20 @@ impl FlashMap {
         Ok(ring)
     }
 
+    /// The offset of a place of the intent log.
+    fn log_offset(&self, place: u64) -> u64 {
+        self.layout.intent_log_offset() + place * JOURNAL_BLOCK_BYTES as u64
+    }
+
     fn add_blocks(&self, ring: &mut Ring, uuid: u128, first_place: u64, bytes: &[u8]) -> Result<()> {
         let (base, _) = self.journal.log_start();
         for (place, bytes) in (first_place..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
             let Some((header, crc, units)) = block::decode(BlockKind::IntentLog, uuid, bytes) else {
                 let damaged = DamagedHeader::of(BlockKind::IntentLog, uuid, bytes);
                 ring.damaged.extend(damaged.map(|header| (place, header)));
+                if self.is_foreign(BlockKind::IntentLog, uuid, bytes) {
+                    ring.foreign.insert(place);
+                }
                 continue;
             };
             ring.confirmed = ring.confirmed.max(header.confirmed);
@@ -255,10 +271,12 @@ impl Ring {
         written_pages(records).chain(self.written_after_commit.iter().copied()).collect()
     }
 
-    /// Whether the block with this sequence number, commit and predecessor was written, and has a wrong checksum.
+    /// Whether the block with this sequence number, commit and predecessor was written, and is torn or damaged.
     fn is_damaged(&self, sequence: u64, commit: u64, chain: u32) -> bool {
-        let header = self.damaged.get(&(sequence % self.places));
+        let place = sequence % self.places;
+        let header = self.damaged.get(&place);
         header.is_some_and(|header| header.continues(sequence, commit, chain))
+            || self.foreign.contains(&place)
     }
 
     /// Fails if a block that may belong to the chain cannot be read.

@@ -55,7 +55,7 @@ pub struct Recovery {
     pub rolled_back: bool,
     /// Blocks written by clients that were dropped with that commit or these entries.
     pub rolled_back_blocks: u64,
-    /// The last commit or intent log entry was dropped because one of its blocks has a wrong checksum. The number of writes that it
+    /// The last commit or intent log entry was dropped because one of its blocks is torn, damaged or replaced. The number of writes that it
     /// recorded is unknown. The causes are those of `rolled_back`, which is set too.
     pub lost_last_entry: bool,
     /// Blocks of the last commit, and of flushed entries after it, that the flash lost although the flush was acknowledged. All other
@@ -255,6 +255,7 @@ impl Shared {
                 || !dropped.is_empty()
                 // A commit would make the damaged one appear whole.
                 || !state.damaged.is_empty()
+                || !state.foreign_blocks.is_empty()
                 || recovery.damaged_blocks > 0
                 || !state.journal.fits_changes()
         };
@@ -397,24 +398,25 @@ impl FlashMap {
         }
     }
 
-    /// Whether the block of the next commit with this sequence number and predecessor was written, and has a wrong checksum.
+    /// Whether the block of the next commit with this sequence number and predecessor was written, and is torn or damaged.
     async fn is_damaged(&self, flash: &dyn Device, uuid: u128, sequence: u64, chain: u32) -> Result<bool> {
-        let journal = &self.journal;
-        let bytes = read_blocks(flash, self.layout.journal_offset() + journal.place(sequence), 1).await?;
+        let offset = self.layout.journal_offset() + self.journal.place(sequence);
+        let bytes = read_blocks(flash, offset, 1).await?;
         let header = DamagedHeader::of(BlockKind::Journal, uuid, &bytes);
-        Ok(header.is_some_and(|header| header.continues(sequence, journal.next_commit(), chain)))
+        let is_next = |header: DamagedHeader| header.continues(sequence, self.journal.next_commit(), chain);
+        Ok(header.is_some_and(is_next) || self.is_foreign(BlockKind::Journal, uuid, &bytes))
     }
 
     /// Checks that the journal ends where a power cut may have ended it, and not at a block that was lost later. A commit begins after
     /// the flush of the previous one, so a block two or more commits after the end proves that the block at the end had been flushed.
     /// The very next commit proves nothing: it may be that of an interrupted recovery, which has another number.
-    async fn check_end(&self, flash: &dyn Device, uuid: u128) -> Result<()> {
-        let journal = &self.journal;
-        let Range { start: mut sequence, end } = journal.beyond_end();
+    async fn check_end(&mut self, flash: &dyn Device, uuid: u128) -> Result<()> {
+        let blocks = self.journal.blocks();
+        let Range { start: mut sequence, end } = self.journal.beyond_end();
         while sequence < end {
-            let to_wrap = journal.blocks() - sequence % journal.blocks();
+            let to_wrap = blocks - sequence % blocks;
             let count = (end - sequence).min(to_wrap).min((READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
-            let offset = self.layout.journal_offset() + journal.place(sequence);
+            let offset = self.layout.journal_offset() + self.journal.place(sequence);
             if let Ok(bytes) = read_blocks(flash, offset, count).await {
                 self.check_beyond_end(uuid, sequence, &bytes)?;
             } else {
@@ -432,9 +434,13 @@ impl FlashMap {
     }
 
     /// Fails if one of the blocks from `sequence` on proves that the journal's end was lost.
-    fn check_beyond_end(&self, uuid: u128, sequence: u64, bytes: &[u8]) -> Result<()> {
-        let journal = &self.journal;
+    fn check_beyond_end(&mut self, uuid: u128, sequence: u64, bytes: &[u8]) -> Result<()> {
         for (sequence, bytes) in (sequence..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
+            if self.is_foreign(BlockKind::Journal, uuid, bytes) {
+                let offset = self.layout.journal_offset() + self.journal.place(sequence);
+                self.foreign_blocks.iter_mut().for_each(|found| found.push(offset));
+            }
+            let journal = &self.journal;
             let decoded = block::decode(BlockKind::Journal, uuid, bytes);
             let is_later = |header: &BlockHeader| {
                 header.sequence == sequence && header.commit > journal.next_commit() + 1

@@ -15,7 +15,7 @@ use device::timer::Timer;
 use device::{Device, IoBuffer, Request};
 
 use super::copy_ahead::{CopiedAhead, Places};
-use super::create::config_error;
+use super::create::{config_error, initialize_journal};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::FlashMap;
 use super::layout::{Layout, SUPERBLOCKS_BYTES};
@@ -71,7 +71,7 @@ impl Volume {
         };
         let (mut moved, moves) = moved(found, places, &known, &superblock, &mut recovery)?;
         if is_unprepared {
-            wipe(&**new, &superblock.layout).await?;
+            wipe(&**new, &superblock).await?;
         }
         let mut replaced = Replaced {
             superblock: superblock.clone(),
@@ -102,7 +102,8 @@ pub(super) fn moved_superblock(known: &Superblock, new: &dyn Device) -> Result<S
         Layout::compute(&new.geometry(), known.layout.block_bytes, known.layout.ways, None, known.ordered)?;
     let checkpoint = Checkpoint { next_commit: 1, ..Checkpoint::default() };
     // Higher than on the old flash, which keeps its superblock until it is overwritten.
-    Ok(Superblock { layout, checkpoint, sequence: known.sequence + 1, ..known.clone() })
+    let sequence = known.sequence + 1;
+    Ok(Superblock { layout, checkpoint, sequence, has_initial_blocks: true, ..known.clone() })
 }
 
 /// The contents of `found` at their places on the new flash, and the pages to copy.
@@ -152,8 +153,9 @@ fn moved(
     Ok((moved, to_copy))
 }
 
-/// Overwrites the superblocks of an earlier volume, and trims the rest.
-pub(super) async fn wipe(new: &dyn Device, layout: &Layout) -> Result<()> {
+/// Overwrites the superblocks of an earlier volume, trims the rest, and initializes tables and journal.
+pub(super) async fn wipe(new: &dyn Device, superblock: &Superblock) -> Result<()> {
+    let layout = &superblock.layout;
     let failed = |error| VolumeError::flash("preparing the new flash", error);
     new.write(0, IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize)).await.map_err(failed)?;
     new.start(Request::Flush).await.map_err(failed)?;
@@ -161,7 +163,8 @@ pub(super) async fn wipe(new: &dyn Device, layout: &Layout) -> Result<()> {
     let (offset, len) = (SUPERBLOCKS_BYTES, layout.end() - SUPERBLOCKS_BYTES);
     let _ = new.start(Request::Trim { offset, len }).await;
     // An earlier journal has another UUID, unless it belonged to this volume.
-    new.write_zeros(layout.table_offset(0)..layout.pages_offset()).await.map_err(failed)
+    new.write_zeros(layout.table_offset(0)..layout.journal_offset()).await.map_err(failed)?;
+    initialize_journal(new, layout, superblock.uuid).await.map_err(failed)
 }
 
 async fn copy(

@@ -50,6 +50,8 @@ pub(super) struct State {
     crc_of: Option<Vec<u32>>,
     /// Expected checksums of pages that recovery found damaged, in a volume without checksums: reading one fails.
     pub(super) damaged: HashMap<u32, u32>,
+    /// Offsets of torn or damaged blocks of journal and intent log, which are initialized again before the first request.
+    pub(super) foreign_blocks: Vec<u64>,
     /// Sectors of the slots whose block lacks some.
     partial: HashMap<u32, Sectors>,
 }
@@ -100,6 +102,7 @@ impl State {
             page_of: vec![NO_PAGE; slots],
             crc_of: superblock.checksums.then(|| vec![0; slots]),
             damaged: HashMap::new(),
+            foreign_blocks: Vec::new(),
             partial: HashMap::new(),
         }
     }

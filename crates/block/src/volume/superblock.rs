@@ -54,6 +54,7 @@ const _: () = assert!(WRITE_BYPASS_AT + 8 <= SUPERBLOCK_BYTES);
 /// Flags in the first word of the identity.
 const IS_MARKED: u64 = 1;
 const IS_CURRENT: u64 = 2;
+const HAS_INITIAL_BLOCKS: u64 = 4;
 
 /// Offsets of the copies.
 const COPIES: [u64; 2] = [0, SUPERBLOCKS_BYTES / 2];
@@ -85,6 +86,8 @@ pub struct Superblock {
     pub checkpoint: Checkpoint,
     /// Identity of the disk.
     pub disk: DiskIdentity,
+    /// Whether the whole journal and intent log were initialized when the volume was created. Older programs did not do that.
+    pub has_initial_blocks: bool,
 }
 
 /// The table in force, and where the journal continues after it.
@@ -277,6 +280,7 @@ impl Superblock {
                 // Older programs write 0, which means unknown.
                 sector_bytes: small(38).filter(|&bytes| bytes == 0 || is_sector_size(bytes))?,
             },
+            has_initial_blocks: os_identity[0] & HAS_INITIAL_BLOCKS != 0,
         })
         .filter(|_| words[10] == u64::from(PLACEMENT_VERSION))
     }
@@ -305,7 +309,9 @@ impl Superblock {
         let label = self.disk.label.as_bytes();
         let label = &label[..label.len().min(LABEL_BYTES)];
         bytes[LABEL_AT..][..label.len()].copy_from_slice(label);
-        for (word, place) in self.disk.os_identity().iter().zip(bytes[OS_IDENTITY_AT..].chunks_exact_mut(8)) {
+        let mut identity = self.disk.os_identity();
+        identity[0] |= if self.has_initial_blocks { HAS_INITIAL_BLOCKS } else { 0 };
+        for (word, place) in identity.iter().zip(bytes[OS_IDENTITY_AT..].chunks_exact_mut(8)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         bytes[WRITE_BYPASS_AT..][..8].copy_from_slice(&self.write_bypass_word().to_le_bytes());

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use device::timer::Timer;
 use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::sets::Mode;
-use flashwright_block::volume::journal::block::{BlockKind, decode};
-use flashwright_block::volume::{Check, Recovery, Result, Volume, VolumeConfig, VolumeErrorKind};
+use flashwright_block::volume::journal::block::{BlockHeader, BlockKind, decode, encode};
+use flashwright_block::volume::layout::SUPERBLOCKS_BYTES;
+use flashwright_block::volume::{Check, Recovery, Result, Superblock, Volume, VolumeConfig, VolumeErrorKind};
 
 use crate::history::{Step, take};
 use crate::ledger::Ledger;
 use crate::short::cut_everywhere;
-use crate::stage::{DISK_BYTES, Media, Opens, Stage, config, timer};
+use crate::stage::{DISK_BYTES, FLASH_BYTES, Media, Opens, Stage, config, timer};
 
 /// Events between the last flush and the kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,18 +171,21 @@ fn lost_journal_block_of_acknowledged_flush_is_damage() {
         for (ending, is_known) in [(Ending::Idle, true), (Ending::Write, true), (Ending::AtOnce, false)] {
             let media = killed(&config, 3, ending);
             let (volume, _) = open(&media, timer()).unwrap();
-            let superblock = volume.superblock();
-            let layout = superblock.layout;
+            let (uuid, layout) = (volume.superblock().uuid, volume.superblock().layout);
             let blocks = (layout.journal_offset()..layout.intent_log_offset()).step_by(4096);
-            let is_written = |&offset: &u64| read(&media.flash, offset)[..] != [0; 4096];
+            let is_written =
+                |&offset: &u64| decode(BlockKind::Journal, uuid, &read(&media.flash, offset)).is_some();
             let last = blocks.into_iter().take_while(is_written).last().unwrap();
             overwrite(&media.flash, last, IoBuffer::zeroed(4096));
-            let opened = open(&media, timer()).map(drop);
+            let opened = open(&media, timer());
             assert_eq!(opened.is_err(), is_known, "{ending:?}");
-            if let Err(error) = opened {
-                assert_eq!(error.kind(), VolumeErrorKind::Damaged);
-                assert!(error.to_string().contains("acknowledged writes after it are lost"), "{error}");
-                assert_eq!(check(&media).found.unwrap_err(), VolumeErrorKind::Damaged);
+            match opened {
+                Err(error) => {
+                    assert_eq!(error.kind(), VolumeErrorKind::Damaged);
+                    assert!(error.to_string().contains("acknowledged writes after it are lost"), "{error}");
+                    assert_eq!(check(&media).found.unwrap_err(), VolumeErrorKind::Damaged);
+                }
+                Ok((_, recovery)) => assert!(recovery.lost_last_entry),
             }
         }
     }
@@ -218,10 +222,7 @@ fn lost_log_entry_of_acknowledged_flush_is_damage() {
                         assert!(error.to_string().contains("acknowledged writes are lost"), "{error}");
                         assert_eq!(check(&media).found.unwrap_err(), VolumeErrorKind::Damaged);
                     }
-                    // Later entries show that one is missing.
-                    Ok((_, found)) => {
-                        assert_eq!(found.rolled_back, number + 1 < blocks.len(), "entry {number}");
-                    }
+                    Ok((_, found)) => assert!(found.lost_last_entry, "entry {number}"),
                 }
             }
         }
@@ -234,19 +235,7 @@ fn damage_to_the_last_unconfirmed_entry_is_reported() {
         let media = killed(&config, 2, Ending::AtOnce);
         let whole = open(&media.duplicate(), timer()).unwrap().1;
         assert!(!whole.lost_last_entry && !whole.rolled_back);
-        let flash: Arc<dyn Device> = Arc::new(media.flash.duplicate());
-        let superblock = pollster::block_on(Volume::identify(&flash)).unwrap();
-        let layout = &superblock.layout;
-        let records = (layout.journal_offset()..layout.pages_offset()).step_by(4096);
-        let newest = records
-            .filter_map(|offset| {
-                let bytes = read(&media.flash, offset);
-                let kinds = [BlockKind::IntentLog, BlockKind::Journal];
-                let header = kinds.into_iter().find_map(|kind| decode(kind, superblock.uuid, &bytes))?.0;
-                Some((header.commit, header.sequence, offset))
-            })
-            .max();
-        let (.., offset) = newest.unwrap();
+        let offset = newest_record(&media);
         for byte in [0, 9, 17, 25, 29, 33, 40, 70, 4095] {
             let media = media.duplicate();
             let mut bytes = read(&media.flash, offset);
@@ -259,6 +248,90 @@ fn damage_to_the_last_unconfirmed_entry_is_reported() {
             assert_eq!(first_byte(&volume, 1).unwrap(), 11, "the flush before it stays");
         }
     }
+}
+
+/// The offset of the newest block of journal and intent log.
+fn newest_record(media: &Media) -> u64 {
+    let superblock = superblock_of(media);
+    let layout = &superblock.layout;
+    let records = (layout.journal_offset()..layout.pages_offset()).step_by(4096);
+    let newest = records.filter_map(|offset| {
+        let bytes = read(&media.flash, offset);
+        let kinds = [BlockKind::IntentLog, BlockKind::Journal];
+        let header = kinds.into_iter().find_map(|kind| decode(kind, superblock.uuid, &bytes))?.0;
+        Some((header.commit, header.sequence, offset))
+    });
+    newest.max().unwrap().2
+}
+
+fn superblock_of(media: &Media) -> Superblock {
+    let flash: Arc<dyn Device> = Arc::new(media.flash.duplicate());
+    pollster::block_on(Volume::identify(&flash)).unwrap()
+}
+
+/// Contents by which a failing drive or another program can replace a block.
+fn foreign_blocks() -> [Vec<u8>; 4] {
+    let mut other_volume = vec![0; 4096];
+    let header =
+        BlockHeader { sequence: 0, commit: 1, chain: 0, ends_commit: true, confirmed: 0, flushed: 0 };
+    encode(BlockKind::IntentLog, 77, &header, &[], &mut other_volume);
+    [vec![0; 4096], vec![0xff; 4096], (0..4096).map(|at| (at * 7 % 251) as u8).collect(), other_volume]
+}
+
+#[test]
+fn replaced_last_unconfirmed_entry_is_reported_once() {
+    for config in variants() {
+        for bytes in foreign_blocks() {
+            let media = killed(&config, 2, Ending::AtOnce);
+            overwrite(&media.flash, newest_record(&media), IoBuffer::copy_of(&bytes));
+            let found = check(&media).found.unwrap();
+            assert!(found.lost_last_entry && found.rolled_back, "{config:?}: {found:?}");
+            let stage = Stage::new(media);
+            let open = || pollster::block_on(Volume::open(stage.flash.clone(), stage.disk.clone(), timer()));
+            let (volume, recovery) = open().unwrap();
+            assert!(recovery.lost_last_entry);
+            assert_eq!(first_byte(&volume, 1).unwrap(), 11, "the flush before it stays");
+            drop(volume);
+            let (volume, recovery) = open().unwrap();
+            assert!(!recovery.lost_last_entry && !recovery.rolled_back, "it was reported before");
+            assert_eq!(first_byte(&volume, 1).unwrap(), 11);
+        }
+    }
+}
+
+/// A flash that had other contents before must not look damaged.
+#[test]
+fn never_written_blocks_are_not_reported() {
+    for config in variants() {
+        for bytes in foreign_blocks() {
+            let media = Media::empty();
+            for offset in (0..FLASH_BYTES).step_by(4096) {
+                overwrite(&media.flash, offset, IoBuffer::copy_of(&bytes));
+            }
+            let stage = Stage::new(media);
+            pollster::block_on(stage.create(&config)).unwrap();
+            let open = || pollster::block_on(Volume::open(stage.flash.clone(), stage.disk.clone(), timer()));
+            for number in 0..3 {
+                let (volume, recovery) = open().unwrap();
+                assert!(!recovery.lost_last_entry && !recovery.rolled_back, "opening {number}");
+                pollster::block_on(volume.write(4096, block(1), number == 1)).unwrap();
+            }
+        }
+    }
+}
+
+/// Their journal may have other contents where it was never written.
+#[test]
+fn volume_of_an_older_program_is_not_reported_as_damaged() {
+    let media = killed(&config(Mode::WriteBack), 2, Ending::AtOnce);
+    overwrite(&media.flash, newest_record(&media), IoBuffer::zeroed(4096));
+    let older = Superblock { has_initial_blocks: false, ..superblock_of(&media) };
+    for offset in [0, SUPERBLOCKS_BYTES / 2] {
+        media.flash.execute(Request::write(offset, IoBuffer::copy_of(&older.encode()))).unwrap();
+    }
+    let (volume, recovery) = open(&media, timer()).unwrap();
+    assert!(!recovery.lost_last_entry && !recovery.rolled_back);
+    assert!(!volume.superblock().has_initial_blocks);
 }
 
 /// Power cuts at every request while each write is flushed by the intent log, until its ring has been used several times.

@@ -12,6 +12,9 @@ use crate::world::{Shape, World, config, write_past_cache};
 const BLOCK: u64 = 4096;
 const COMMITS: u64 = 6;
 
+/// The beginning of a block of a commit.
+const MAGIC: &[u8; 4] = b"FWJ1";
+
 /// A volume that was killed after a few commits of one block each.
 fn cut_off() -> (World, Layout) {
     let world = World::new(1, Shape::default());
@@ -35,7 +38,7 @@ fn written(world: &World, layout: &Layout) -> Vec<u64> {
         let request = Request::read(at(place), BLOCK as usize);
         world.run(async move { flash.start(request).await }).unwrap()
     };
-    (0..layout.journal_blocks).filter(|&place| read(place).iter().any(|&byte| byte != 0)).collect()
+    (0..layout.journal_blocks).filter(|&place| read(place).starts_with(MAGIC)).collect()
 }
 
 fn lose(world: &World, layout: &Layout, place: u64) {
@@ -59,6 +62,7 @@ fn lost_journal_block_before_later_ones_is_damage() {
         if lost + 2 >= count {
             let found = opened.unwrap().1;
             assert_eq!((found.commits, found.blocks), (lost as u64, lost as u64));
+            assert!(found.lost_last_entry);
             continue;
         }
         let error = opened.err().unwrap();
@@ -86,7 +90,7 @@ fn unreadable_sector_beyond_the_journal_end_is_ignored() {
         let place = |place: u64| layout.journal_offset() + place * BLOCK;
         let first_unused = (0..layout.journal_blocks).map(place).find(|&offset| {
             let request = Request::read(offset, BLOCK as usize);
-            flash.memory.execute(request).unwrap().iter().all(|&byte| byte == 0)
+            !flash.memory.execute(request).unwrap().starts_with(MAGIC)
         });
         let unreadable = first_unused.unwrap() + BLOCK;
         flash.fail(move |request| match request {

@@ -48,6 +48,8 @@ pub enum BlockKind {
     IntentLog,
     /// `FWT1`
     Table,
+    /// `FWE1`: a place of the journal or the intent log that was never written.
+    Empty,
 }
 
 impl BlockKind {
@@ -56,6 +58,7 @@ impl BlockKind {
             Self::Journal => *b"FWJ1",
             Self::IntentLog => *b"FWN1",
             Self::Table => *b"FWT1",
+            Self::Empty => *b"FWE1",
         })
     }
 }
@@ -98,6 +101,24 @@ pub fn encode(kind: BlockKind, uuid: u128, header: &BlockHeader, units: &[u8], i
     let crc = crc_of(into);
     into[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
     crc
+}
+
+/// The initial contents of each place of the journal and the intent log.
+#[must_use]
+pub fn empty(uuid: u128) -> [u8; JOURNAL_BLOCK_BYTES] {
+    let mut block = [0; JOURNAL_BLOCK_BYTES];
+    // No block has this sequence number, so older programs do not take the place for a damaged entry.
+    let header =
+        BlockHeader { sequence: u64::MAX, commit: 0, chain: 0, ends_commit: false, confirmed: 0, flushed: 0 };
+    encode(BlockKind::Empty, uuid, &header, &[], &mut block);
+    block
+}
+
+/// Whether a place of the journal or the intent log, which `kind` selects, holds other contents than the volume writes there: it is
+/// torn or damaged.
+#[must_use]
+pub fn is_foreign(kind: BlockKind, uuid: u128, block: &[u8]) -> bool {
+    [kind, BlockKind::Empty].into_iter().all(|kind| decode(kind, uuid, block).is_none())
 }
 
 /// Decodes a block: header, checksum and units. `None` if it is of another kind or volume, torn, or was never written.

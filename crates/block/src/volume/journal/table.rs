@@ -107,6 +107,7 @@ impl Shared {
         self.flash.start(Request::Flush).await.map_err(|error| self.table_failed(error))?;
         superblock.checkpoint = checkpoint;
         self.write_superblock(work, superblock).await?;
+        self.initialize_foreign_blocks().await?;
         let mut state = self.state.lock();
         let state = &mut *state;
         let batch = state.journal.changes.take(true);
@@ -118,6 +119,16 @@ impl Shared {
         }
         state.io.checkpoints += 1;
         state.io.metadata_ssd_writes += checkpoint.table_blocks;
+        Ok(())
+    }
+
+    /// Initializes damaged blocks of journal and intent log again, so that the next recovery does not report them.
+    async fn initialize_foreign_blocks(&self) -> Result<()> {
+        let foreign = std::mem::take(&mut self.state.lock().foreign_blocks);
+        for offset in foreign {
+            let written = self.flash.write(offset, IoBuffer::copy_of(&block::empty(self.uuid))).await;
+            written.map_err(|error| VolumeError::flash("initializing the journal", error))?;
+        }
         Ok(())
     }
 

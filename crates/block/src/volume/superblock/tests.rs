@@ -32,6 +32,7 @@ fn superblock() -> Superblock {
             is_current: true,
             sector_bytes: 4096,
         },
+        has_initial_blocks: true,
     }
 }
 
@@ -109,7 +110,9 @@ fn encoding_is_the_same_in_every_version() {
     assert_eq!(bytes[16..24], [3, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes[24..40], 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_le_bytes());
     assert_eq!(bytes[LABEL_AT..][..10], *b"wwn-0x5000");
-    assert_eq!(bytes[456..480].iter().step_by(8).collect::<Vec<_>>(), [&3, &10, &11]);
+    assert_eq!(bytes[456..480].iter().step_by(8).collect::<Vec<_>>(), [&7, &10, &11]);
+    let of_older_program = Superblock { has_initial_blocks: false, ..superblock() }.encode();
+    assert_eq!(of_older_program[456], 3);
 }
 
 #[test]
