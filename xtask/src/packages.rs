@@ -281,8 +281,8 @@ fn output(command: &mut Command) -> Result<String, Unavailable> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let words = String::from_utf8_lossy(&output.stderr);
-    let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no error message");
+    let message = String::from_utf8_lossy(&output.stderr);
+    let last = message.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no error message");
     Err(Unavailable(format!("{program} {}: {last}", output.status)))
 }
 

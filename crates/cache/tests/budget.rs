@@ -76,11 +76,11 @@ fn memory_of_each_part_stays_within_its_estimate() {
 #[test]
 fn budget_too_small_is_refused_with_its_parts() {
     let refused = Cache::builder().flash_config(flash(48, 0.3)).memory_budget_bytes(5 * MIB).open();
-    let Err(CacheError::Config(words)) = refused else { panic!("5 MiB were enough") };
-    let (_, rest) = words.split_once("with a budget of ").unwrap();
+    let Err(CacheError::Config(message)) = refused else { panic!("5 MiB were enough") };
+    let (_, rest) = message.split_once("with a budget of ").unwrap();
     let least: u64 = rest[..rest.find('.').unwrap()].parse().unwrap();
     let with = |bytes| Cache::builder().flash_config(flash(48, 0.3)).memory_budget_bytes(bytes).open();
-    assert!(with(least).is_ok() && with(least - 1000).is_err(), "{words}");
+    assert!(with(least).is_ok() && with(least - 1000).is_err(), "{message}");
     for part in [
         "a memory budget of 5242880 bytes leaves",
         "1048576 waiting small items",
@@ -88,7 +88,7 @@ fn budget_too_small_is_refused_with_its_parts() {
         "index of regions",
         "filters of buckets",
     ] {
-        assert!(words.contains(part), "{part} is missing: {words}");
+        assert!(message.contains(part), "{part} is missing: {message}");
     }
 }
 

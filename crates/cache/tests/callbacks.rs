@@ -113,10 +113,10 @@ fn insert_in_an_eviction_callback_is_refused_without_waiting() {
                 let note = [b"a note of ", key].concat();
                 let insert = || cache.insert_blocking(&note, b"a new value", DEFAULT_OPTIONS);
                 let panic = catch_unwind(AssertUnwindSafe(insert)).unwrap_err();
-                let words = panic.downcast_ref::<String>().unwrap();
+                let message = panic.downcast_ref::<String>().unwrap();
                 assert!(
-                    words.contains("on_evict must not insert an item into the cache that calls it"),
-                    "{words}"
+                    message.contains("on_evict must not insert an item into the cache that calls it"),
+                    "{message}"
                 );
                 counted.fetch_add(1, Ordering::Relaxed);
             });
@@ -138,8 +138,8 @@ fn step_in_an_eviction_callback_is_refused_without_waiting() {
             let Some(cache) = inside.get().and_then(Weak::upgrade) else { return };
             let step = || pollster::block_on(cache.step());
             let panic = catch_unwind(AssertUnwindSafe(step)).unwrap_err();
-            let words = panic.downcast_ref::<String>().unwrap();
-            assert!(words.contains("on_evict must not step the cache that calls it"), "{words}");
+            let message = panic.downcast_ref::<String>().unwrap();
+            assert!(message.contains("on_evict must not step the cache that calls it"), "{message}");
             counted.fetch_add(1, Ordering::Relaxed);
         });
         let cache = Arc::new(hybrid().on_evict(on_evict).open_stepped().unwrap());

@@ -305,8 +305,8 @@ fn sink_may_read_and_remove_but_not_insert() {
         cache.remove(&(number + 1).to_le_bytes());
         if number % 64 == 0 {
             let panic = catch_unwind(AssertUnwindSafe(|| put(cache, number, 3000))).unwrap_err();
-            let words = panic.downcast_ref::<String>().unwrap();
-            assert!(words.contains("a sink of events must not insert an item into"), "{words}");
+            let message = panic.downcast_ref::<String>().unwrap();
+            assert!(message.contains("a sink of events must not insert an item into"), "{message}");
             *counted.lock().unwrap() += 1;
         }
     });

@@ -207,7 +207,7 @@ fn device_that_cannot_be_divided_is_refused_by_setting() {
         change(&mut flash);
         assert!(flash.check().is_err(), "`check` refuses the same setting");
         match Cache::builder().dram_bytes(MIB).flash_config(flash).open() {
-            Err(CacheError::Config(words)) => words,
+            Err(CacheError::Config(message)) => message,
             other => panic!("an unexpected result: {other:?}"),
         }
     };
@@ -234,8 +234,8 @@ fn failed_close_reports_the_device_error() {
     let cache = Cache::builder().dram_bytes(MIB).flash(Arc::clone(&failing) as _).open().unwrap();
     fill(&cache);
     failing.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
-    let words = cache.close().unwrap_err().to_string();
-    assert!(words.contains("writing the snapshot") && words.contains("injected failure"), "{words}");
+    let message = cache.close().unwrap_err().to_string();
+    assert!(message.contains("writing the snapshot") && message.contains("injected failure"), "{message}");
 }
 
 /// With buckets: in a log, a lost item can remove another item with the same address, which is not counted.

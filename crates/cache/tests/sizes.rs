@@ -16,7 +16,7 @@ fn hybrid(flash_bytes: u64) -> Builder {
 
 fn refused(builder: Builder) -> String {
     match builder.open() {
-        Err(CacheError::Config(words)) => words,
+        Err(CacheError::Config(message)) => message,
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("the cache must be refused"),
     }
@@ -57,15 +57,15 @@ fn small_item_share_is_accepted_before_flash_and_refused_without_it() {
 #[test]
 fn max_item_bytes_beyond_dram_is_refused_with_the_needed_size() {
     let requested = |dram_bytes: u64| Cache::builder().dram_bytes(dram_bytes).max_item_bytes(1 << 20);
-    let words = refused(requested(16 * MIB));
-    assert!(words.contains("values of at most 262144") && words.contains("67108864 bytes"), "{words}");
+    let message = refused(requested(16 * MIB));
+    assert!(message.contains("values of at most 262144") && message.contains("67108864 bytes"), "{message}");
     assert!(refused(requested(64 * MIB - 1)).contains("values of at most 524288"));
     let cache = requested(64 * MIB).open().unwrap();
     assert_eq!(cache.max_item_bytes() as u64, MIB);
     let value = vec![7; MIB as usize];
     assert_eq!(cache.insert_blocking(b"key", &value, InsertOptions::default()), Inserted::Stored);
-    let words = refused(Cache::builder().memory_budget_bytes(64 * MIB).max_item_bytes(1 << 20));
-    assert!(words.contains("left by memory_budget_bytes"), "{words}");
+    let message = refused(Cache::builder().memory_budget_bytes(64 * MIB).max_item_bytes(1 << 20));
+    assert!(message.contains("left by memory_budget_bytes"), "{message}");
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
         (Cache::builder().dram_bytes(256 * MIB).max_item_bytes(bytes), flash)
     };
     let (builder, mut flash) = requested(64 * MIB, 2 << 20);
-    let words = refused(builder.clone().flash_config(flash.clone()));
-    assert!(words.contains("to 3145728 (now 1048576)"), "{words}");
+    let message = refused(builder.clone().flash_config(flash.clone()));
+    assert!(message.contains("to 3145728 (now 1048576)"), "{message}");
     flash.regions.region_bytes = 3 << 20;
     let cache = builder.flash_config(flash).open().unwrap();
     let value = vec![7; cache.max_item_bytes()];

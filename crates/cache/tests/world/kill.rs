@@ -198,9 +198,9 @@ fn kill_after(mut child: Child, signals: u64, label: &str) {
     while seen < signals {
         let count = out.read(&mut bytes).expect("a pipe");
         if count == 0 {
-            let mut words = String::new();
-            let _ = child.stderr.take().expect("piped").read_to_string(&mut words);
-            panic!("{label}: the child ended before the kill: {words}");
+            let mut message = String::new();
+            let _ = child.stderr.take().expect("piped").read_to_string(&mut message);
+            panic!("{label}: the child ended before the kill: {message}");
         }
         seen += bytes[..count].iter().filter(|&&byte| byte == 0).count() as u64;
     }
