@@ -13,7 +13,7 @@ use regex_lite::Regex;
 const ALLOWED: &[(&str, usize)] = &[
     ("bench", 57),
     ("block", 0),
-    ("cache", 49),
+    ("cache", 26),
     ("cli", 0),
     ("daemon", 0),
     ("device", 12),

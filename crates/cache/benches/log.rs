@@ -1,5 +1,5 @@
 //! Cost of the log of small items by the ends after which it is recovered: CPU time of an insert and of an overwrite, and the time of a
-//! recovery after a kill.
+//! recovery after a kill; the latter, and that of a clean close and reopen, for sets too.
 //!
 //! `LOG_FILE` names a file or device for the second part of the figures, `LOG_RECOVERY_MIB` the flash of the recovered cache.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its results")]
@@ -12,7 +12,7 @@ use cache::internals::log::{HashLog, LogConfig};
 use cache::internals::{FlashItem, Waiting};
 use cache::{Cache, InsertOptions, KeyHash, RecoverAfter, SmallItems};
 use device::file::OpenOptions;
-use device::{Clock, Device, DeviceSpec, MemoryDevice, SystemClock};
+use device::{Clock, Device, DeviceSpec, MemoryDevice, SliceDevice, SystemClock};
 use flashwright_cache as cache;
 use futures_util::future::poll_immediate;
 use pollster::block_on;
@@ -34,7 +34,9 @@ fn main() {
         }
     }
     let mib = std::env::var("LOG_RECOVERY_MIB").map_or(256, |text| text.parse().unwrap());
-    recover(mib << 20);
+    let log = LogOptions { expected_item_bytes: 308, ..LogOptions::default() };
+    recover("log", SmallItems::Log(log), mib << 20);
+    recover("sets", SmallItems::Sets, mib << 20);
 }
 
 fn file(path: &str, size_bytes: u64) -> Arc<dyn Device> {
@@ -79,42 +81,60 @@ fn insert(log: &HashLog, n: u64) {
     }
 }
 
-fn recover(flash_bytes: u64) {
+/// Fills a cache, and reopens it as after a kill of the process, and after a clean close.
+fn recover(engine: &str, small_items: SmallItems, flash_bytes: u64) {
     let device: Arc<dyn Device> = match std::env::var("LOG_FILE") {
         Ok(path) => file(&format!("{path}.recovery"), flash_bytes),
         Err(_) => Arc::new(MemoryDevice::with_block_bytes(flash_bytes, 4096)),
     };
+    // A slice of all bytes: a cache that was not closed keeps its claim on the device object.
     let open = || {
-        let options = LogOptions { expected_item_bytes: 308, ..LogOptions::default() };
-        let builder = Cache::builder().dram_bytes(64 << 20).flash(Arc::clone(&device));
-        let builder = builder.small_item_share(1.0).small_items(SmallItems::Log(options));
+        let device: Arc<dyn Device> =
+            Arc::new(SliceDevice::new(Arc::clone(&device), 0..flash_bytes).unwrap());
+        let builder = Cache::builder().dram_bytes(64 << 20).flash(device);
+        let builder = builder.small_item_share(1.0).small_items(small_items);
         builder.recover_after(RecoverAfter::Kill).open_stepped().unwrap()
     };
-    let cache = open();
-    let value = [7; VALUE_BYTES];
-    for n in 0..flash_bytes / 320 * 11 / 10 {
-        let key = n.to_le_bytes();
-        let mut insert = std::pin::pin!(cache.insert(&key, &value, InsertOptions::default()));
-        while block_on(poll_immediate(insert.as_mut())).is_none() {
-            block_on(cache.step());
-        }
-        block_on(cache.step());
-    }
-    let items = |cache: &Cache| cache.stats().flash.and_then(|flash| flash.soc).unwrap().items;
+    let flash = |cache: &Cache| cache.stats().flash.unwrap();
+    let items = |cache: &Cache| flash(cache).soc.unwrap().items;
+    let inserts = flash_bytes / 320 * 11 / 10;
+    let (cache, fill) = measured(|| {
+        let cache = open();
+        (0..inserts).for_each(|n| insert_stepped(&cache, n));
+        cache
+    });
+    let written_bytes =
+        flash(&cache).device.written_bytes as f64 / (inserts * (8 + VALUE_BYTES as u64)) as f64;
     let before = items(&cache);
     // The process ends here, as far as the device can see.
     std::mem::forget(cache);
-    let clock = SystemClock;
-    let (start_ns, cpu_start_ns) = (clock.monotonic_ns(), cpu_ns());
-    let cache = open();
-    let (elapsed_ns, used_ns) = (clock.monotonic_ns() - start_ns, cpu_ns() - cpu_start_ns);
+    let (cache, recovery) = measured(open);
+    let recovered = items(&cache);
+    let ((), close) = measured(|| cache.close().unwrap());
+    let (cache, reopen) = measured(open);
     println!(
-        "recovery of {} MiB: {:.2} s, {:.2} s of CPU, {} of {before} items",
+        "{engine} of {} MiB: {inserts} inserts {fill}, {written_bytes:.3} bytes written per byte\n  recovery after a kill {recovery}, \
+         {recovered} of {before} items\n  close {close}, reopen {reopen}, {} items",
         flash_bytes >> 20,
-        elapsed_ns as f64 / 1e9,
-        used_ns as f64 / 1e9,
         items(&cache)
     );
+}
+
+fn insert_stepped(cache: &Cache, n: u64) {
+    let key = n.to_le_bytes();
+    let mut insert = std::pin::pin!(cache.insert(&key, &[7; VALUE_BYTES], InsertOptions::default()));
+    while block_on(poll_immediate(insert.as_mut())).is_none() {
+        block_on(cache.step());
+    }
+    block_on(cache.step());
+}
+
+/// The result of `work`, with its time and CPU time.
+fn measured<T>(work: impl FnOnce() -> T) -> (T, String) {
+    let (start_ns, cpu_start_ns) = (SystemClock.monotonic_ns(), cpu_ns());
+    let result = work();
+    let (elapsed_ns, used_ns) = (SystemClock.monotonic_ns() - start_ns, cpu_ns() - cpu_start_ns);
+    (result, format!("{:.3} s ({:.3} s of CPU)", elapsed_ns as f64 / 1e9, used_ns as f64 / 1e9))
 }
 
 /// CPU time of the process: steps run on its threads.

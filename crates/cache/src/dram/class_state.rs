@@ -8,12 +8,77 @@
 //! * Emptying a slab evicts its content. So slabs in use move once per [`CHURN_PER_MOVE`] slabs that evictions have turned over,
 //!   independent of how often the rebalancer runs; unused slabs without hits move immediately.
 
-use super::rebalance::{Rebalance, Strategy};
+use super::sync::Mutex;
 
 /// Evicted items, in slabs, that permit one slab to be emptied.
 const CHURN_PER_MOVE: f64 = 8.0;
 /// Share of earlier activity that is kept at each step, so that activity is averaged over a few steps.
 const KEPT: f64 = 0.5;
+
+/// How donor and receiver are selected. By tail age and by hits, classes without items first return their slabs to the pool.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Strategy {
+    /// From the class whose items are oldest at eviction to the one whose items are youngest.
+    TailAge {
+        /// Smallest difference of the ages, as a share of the older.
+        min_difference_ratio: f64,
+    },
+    /// From the class with the fewest recent hits per slab to the one with the most.
+    Hits {
+        /// Smallest difference, as a share of the donor's hits per slab.
+        min_difference_ratio: f64,
+        /// Smallest difference in hits per slab.
+        min_difference: u64,
+    },
+    /// From any class to any other.
+    Random {
+        /// A random number, new for every step.
+        drawn: u64,
+    },
+    /// From the class with the most free chunks, if they amount to this many slabs, back to the pool.
+    FreeMemory {
+        /// Free chunks, in slabs.
+        min_free_slabs: u32,
+    },
+}
+
+/// Parameters of a rebalancing step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rebalance {
+    /// How donor and receiver are selected.
+    pub strategy: Strategy,
+    /// Slabs that a donor keeps.
+    pub min_slabs: u32,
+    /// Whether the released slab's items are moved into chunks freed by evicting the coldest items of the class; otherwise all items of
+    /// the slab are evicted.
+    pub move_on_release: bool,
+}
+
+/// State that is kept between steps.
+pub(super) struct Rebalancer {
+    pub(super) classes: Mutex<Vec<LastStep>>,
+    /// By pool.
+    pub(super) churn: Mutex<Vec<Churn>>,
+}
+
+impl Rebalancer {
+    pub(super) fn new(classes: usize, pools: usize) -> Self {
+        Self {
+            classes: Mutex::new(vec![LastStep::default(); classes]),
+            churn: Mutex::new(vec![Churn::default(); pools]),
+        }
+    }
+}
+
+/// Counters of a class at the last step.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LastStep {
+    pub hits: u64,
+    pub allocations: u64,
+    pub evictions: u64,
+    pub items: u64,
+    pub recent: Recent,
+}
 
 /// Recent activity of a class.
 #[derive(Debug, Clone, Copy, Default)]

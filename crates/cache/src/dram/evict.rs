@@ -1,7 +1,7 @@
 //! Eviction of an item: it is selected under the class lock, offered to the spill with no lock held, and removed from the index under its
 //! shard's lock.
 
-use super::chain::children;
+use super::children::children;
 use super::item::{ItemRef, State};
 use super::pools::{AllocationPurpose, Taken};
 use super::slab::Item;

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::chain::children;
+use super::children::children;
 use super::handle::Handle;
 use super::item::ItemRef;
 use super::slab::Item;

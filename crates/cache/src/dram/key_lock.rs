@@ -15,6 +15,13 @@ pub struct KeyLock<'a> {
     pub(super) hash: KeyHash,
 }
 
+impl Dram {
+    /// Takes the exclusive lock for changes of the index entry of `hash`.
+    pub fn lock(&self, hash: KeyHash) -> KeyLock<'_> {
+        KeyLock { dram: self, table: self.index.write(hash), hash }
+    }
+}
+
 impl<'a> KeyLock<'a> {
     /// The item of `key`, unless it has expired. `key` has the hash that was locked.
     #[must_use]

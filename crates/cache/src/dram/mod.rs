@@ -11,6 +11,7 @@
 //!   [`Spill::commit`].
 
 mod chain;
+mod children;
 mod chunks;
 mod class_state;
 mod clear;
@@ -36,6 +37,7 @@ mod table;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use device::Clock;
 use policy::{Entry, HitRule};
@@ -43,6 +45,7 @@ use policy::{Entry, HitRule};
 use crate::KeyHash;
 use crate::thread_counters::ThreadCounters;
 
+pub use class_state::{Rebalance, Strategy};
 pub use config::{DramConfig, DramConfigError, KEY_ALLOWANCE_BYTES, PolicyFactory, PoolConfig, PoolId};
 pub use empty::EvictionStep;
 pub use evict::{Discard, Spill, Stage, Victim};
@@ -51,17 +54,16 @@ pub use index::{INDEX_LEAST_BYTES, INDEX_MOST_BYTES_PER_ITEM};
 pub use item::HEADER_BYTES;
 pub(crate) use kept::Kept;
 pub use key_lock::KeyLock;
-pub use rebalance::{Rebalance, Released, Strategy};
+pub use rebalance::Released;
 pub use release::ReleaseStats;
 pub use scan::Cursor;
 pub use stats::{ClassStats, MemoryStats, PoolStats};
 
-use chain::Chains;
+use children::{Chains, children};
+use class_state::Rebalancer;
 use index::Index;
 use item::State;
 use pools::{AllocationPurpose, Class, Pools};
-use reaper::Reaper;
-use rebalance::Rebalancer;
 use slab::Item;
 
 /// Longest key, bytes.
@@ -74,7 +76,8 @@ pub struct Dram {
     clock: Arc<dyn Clock>,
     /// By class.
     hits: ThreadCounters,
-    reaper: Reaper,
+    /// The shard that the next step of the reaper visits.
+    next_reaped_shard: AtomicUsize,
     rebalancer: Rebalancer,
     chains: Chains,
     on_expiry: Option<OnExpiry>,
@@ -119,13 +122,13 @@ impl Dram {
         let index = Index::new(pools.arena.bytes());
         let hits = ThreadCounters::new(pools.classes.len());
         let rebalancer = Rebalancer::new(pools.classes.len(), pools.layout.quotas.len());
-        let (reaper, chains) = (Reaper::default(), Chains::new());
+        let (next_reaped_shard, chains) = (AtomicUsize::new(0), Chains::new());
         Ok(Self {
             pools,
             index,
             clock,
             hits,
-            reaper,
+            next_reaped_shard,
             rebalancer,
             chains,
             on_expiry: None,
@@ -203,11 +206,6 @@ impl Dram {
         (!expired).then(|| Handle::pin(self, item))
     }
 
-    /// Takes the exclusive lock for changes of the index entry of `hash`.
-    pub fn lock(&self, hash: KeyHash) -> KeyLock<'_> {
-        KeyLock { dram: self, table: self.index.write(hash), hash }
-    }
-
     /// Allocates an item in `pool`, to be filled and linked. Evicts through `spill` if there is no free chunk.
     /// The caller holds no [`KeyLock`].
     pub fn allocate<S: Spill>(
@@ -278,7 +276,7 @@ impl Dram {
     /// Reports a hit for the children of a chain too; otherwise they would be evicted, and the parent with them.
     #[cold]
     fn touch_chain(&self, parent: Item<'_>, now_seconds: u32) {
-        for child in chain::children(&self.pools.arena, self.chains.head(parent)) {
+        for child in children(&self.pools.arena, self.chains.head(parent)) {
             let (class, _) = self.pools.class_of(child.reference());
             if let HitRule::Mark { at_most, .. } = class.rule() {
                 child.header().mark(*at_most);

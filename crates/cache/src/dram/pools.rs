@@ -9,12 +9,11 @@ use std::sync::{Arc, OnceLock};
 use policy::marks::MOST_HITS;
 use policy::{Entry, Eviction, HitRule, Slot};
 
-use super::chain::parent_of;
+use super::children::parent_of;
 use super::chunks::Chunks;
 use super::config::{DramConfig, DramConfigError, Layout, PolicyFactory, PoolId};
 use super::item::{ItemRef, State};
 use super::slab::{Arena, Item, SlabUse};
-use super::stats::ClassCounters;
 use super::sync::{Mutex, MutexGuard};
 use crate::KeyHash;
 
@@ -58,6 +57,18 @@ pub(super) struct Inner {
     /// The slab that is being emptied: its chunks are no longer allocated.
     pub(super) releasing: Option<Releasing>,
     pub counters: ClassCounters,
+}
+
+/// Counters of one class, kept under its lock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ClassCounters {
+    pub slabs: u32,
+    pub items: u64,
+    pub requested_bytes: u64,
+    pub allocation_attempts: u64,
+    pub allocation_failures: u64,
+    pub evictions: u64,
+    pub eviction_failures: u64,
 }
 
 /// A slab that is being released by its class.

@@ -1,14 +1,8 @@
 //! Removes expired items before they are requested.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::{Dram, Handle};
-
-/// The position of the next step.
-#[derive(Debug, Default)]
-pub(super) struct Reaper {
-    next_shard: AtomicUsize,
-}
 
 /// The result of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +22,7 @@ impl Dram {
         let mut reaped = Reaped::default();
         loop {
             let shards = self.index.shard_count();
-            let shard = self.reaper.next_shard.fetch_add(1, Ordering::Relaxed) % shards;
+            let shard = self.next_reaped_shard.fetch_add(1, Ordering::Relaxed) % shards;
             self.reap_shard(shard, &mut reaped);
             reaped.ended_round |= shard + 1 == shards;
             if reaped.visited >= budget_items || reaped.ended_round {

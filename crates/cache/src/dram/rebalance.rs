@@ -4,49 +4,9 @@
 //! rule that a pool with unassigned slabs is left alone. Donor and receiver are selected from the
 //! [recent activity of the classes](super::class_state).
 
-use super::class_state::{Churn, ClassState, Pair, Recent};
+use super::class_state::{ClassState, LastStep, Pair, Rebalance, Recent, Strategy};
 use super::evict::Spill;
-use super::sync::Mutex;
 use super::{Class, Dram, PoolId, ReleaseStats};
-
-/// How donor and receiver are selected. By tail age and by hits, classes without items first return their slabs to the pool.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Strategy {
-    /// From the class whose items are oldest at eviction to the one whose items are youngest.
-    TailAge {
-        /// Smallest difference of the ages, as a share of the older.
-        min_difference_ratio: f64,
-    },
-    /// From the class with the fewest recent hits per slab to the one with the most.
-    Hits {
-        /// Smallest difference, as a share of the donor's hits per slab.
-        min_difference_ratio: f64,
-        /// Smallest difference in hits per slab.
-        min_difference: u64,
-    },
-    /// From any class to any other.
-    Random {
-        /// A random number, new for every step.
-        drawn: u64,
-    },
-    /// From the class with the most free chunks, if they amount to this many slabs, back to the pool.
-    FreeMemory {
-        /// Free chunks, in slabs.
-        min_free_slabs: u32,
-    },
-}
-
-/// Parameters of a rebalancing step.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rebalance {
-    /// How donor and receiver are selected.
-    pub strategy: Strategy,
-    /// Slabs that a donor keeps.
-    pub min_slabs: u32,
-    /// Whether the released slab's items are moved into chunks freed by evicting the coldest items of the class; otherwise all items of
-    /// the slab are evicted.
-    pub move_on_release: bool,
-}
 
 /// The result of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,32 +23,6 @@ pub struct Released {
 
 /// One in this many slabs of a pool moves per step, but at least one.
 const SLABS_PER_MOVE: u32 = 64;
-
-/// State that is kept between steps.
-pub(super) struct Rebalancer {
-    classes: Mutex<Vec<LastStep>>,
-    /// By pool.
-    churn: Mutex<Vec<Churn>>,
-}
-
-impl Rebalancer {
-    pub(super) fn new(classes: usize, pools: usize) -> Self {
-        Self {
-            classes: Mutex::new(vec![LastStep::default(); classes]),
-            churn: Mutex::new(vec![Churn::default(); pools]),
-        }
-    }
-}
-
-/// Counters of a class at the last step.
-#[derive(Debug, Clone, Copy, Default)]
-struct LastStep {
-    hits: u64,
-    allocations: u64,
-    evictions: u64,
-    items: u64,
-    recent: Recent,
-}
 
 impl Dram {
     /// Moves slabs within `pool` while a move gains enough: by age and by hits at most one slab in 64, otherwise one.

@@ -7,7 +7,7 @@
 //! next victim is evicted from any slab, and if that was another slab, an item moves into its chunk. The number of evictions is the same
 //! as without moving, but the class loses its coldest items instead of the items in the slab.
 
-use super::chain::parent_of;
+use super::children::parent_of;
 use super::evict::{Attempt, Spill, Victim};
 use super::item::State;
 use super::pools::{Class, Inner, Pools, Releasing};

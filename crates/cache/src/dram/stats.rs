@@ -5,18 +5,6 @@ use device::counters::CounterTable;
 
 use super::{Class, Dram, PoolId};
 
-/// Counters of one class, kept under its lock.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ClassCounters {
-    pub slabs: u32,
-    pub items: u64,
-    pub requested_bytes: u64,
-    pub allocation_attempts: u64,
-    pub allocation_failures: u64,
-    pub evictions: u64,
-    pub eviction_failures: u64,
-}
-
 counters! {
     /// Statistics of one slab class of a pool. Counters start when the tier is created; other fields are current values.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]

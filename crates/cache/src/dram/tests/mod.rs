@@ -111,7 +111,7 @@ fn assert_all_memory_is_freed(dram: &Dram) {
     let mut visit = |handle: &Handle<'_>| {
         assert!(in_policy(handle.item), "an item missing from its policy is never evicted");
         assert!(
-            chain::children(&dram.pools.arena, dram.chains.head(handle.item)).all(in_policy),
+            children::children(&dram.pools.arena, dram.chains.head(handle.item)).all(in_policy),
             "a lost child"
         );
         keys.push(handle.key().to_vec());

@@ -3,15 +3,11 @@
 use device::Geometry;
 
 use super::entry::{HEADER_BYTES, MAX_HITS};
-use super::layout::{ADDRESS_UNITS, Layout};
-use super::policy::OrderConfig;
+use super::layout::{ADDRESS_UNITS, Layout, MAX_POINTS, StoreId};
+use super::order_config::OrderConfig;
 use super::ripq::{Caching, RipqConfig};
-use super::store::StoreId;
 use super::table;
 use crate::flash::journal::{self, JournalOptions, JournalPlace};
-
-/// Most insertion points a store may have.
-pub const MAX_POINTS: usize = 16;
 
 /// Configuration of a region store. [`Layout`] has the sizes computed from it.
 #[derive(Debug, Clone, PartialEq)]

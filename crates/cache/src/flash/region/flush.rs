@@ -5,28 +5,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{IoError, Outcome, Pending, Request, event_loop};
-use futures_util::future::join_all;
+use device::{IoError, Request};
 
 use crate::flash::Waiting;
 
 use super::buffer::RegionBuffer;
 use super::layout::Layout;
+use super::sealed::{Flush, Piece, Writing};
 use super::stats::Counters;
 use super::store::{Content, RegionStore};
 use super::table::Record;
-use crate::flash::outage::{Failures, Verdict};
-
-/// A sealed region and the progress of its write. A later step continues an interrupted flush.
-pub(crate) struct Flush {
-    buffer: Arc<RegionBuffer>,
-    /// The write in progress; `None` before the first step.
-    writing: Option<Writing>,
-    /// Failed writes of this filling.
-    pub(super) failures: Option<Failures>,
-    /// Time at which the pause after a failed write ends.
-    pub(super) due_ns: u64,
-}
+use crate::flash::outage::Verdict;
 
 /// What happens to a region whose write failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,26 +24,6 @@ pub(super) enum Persistence {
     Retry,
     /// Its items are lost: the store is being closed.
     Lose,
-}
-
-/// An attempt to write a region.
-struct Writing {
-    /// Parts that are not submitted yet.
-    left: VecDeque<Range<usize>>,
-    under_way: Vec<Piece>,
-    /// Failed parts, for the next attempt.
-    failed: VecDeque<Range<usize>>,
-    last_error: Option<IoError>,
-    /// Attempts after this one.
-    attempts_left: u32,
-}
-
-/// A part of a region with a submitted write.
-struct Piece {
-    range: Range<usize>,
-    written: Pending,
-    /// `None` until the write completes.
-    outcome: Option<Outcome>,
 }
 
 /// A flush in progress. If it is dropped, the region returns to the queue.
@@ -71,30 +40,6 @@ impl Drop for Unflushed<'_> {
             self.store.supply.put_back(flush);
         }
         self.store.supply.flush_ended(self.had_failed);
-    }
-}
-
-impl Flush {
-    /// A flush that has written nothing yet.
-    pub(crate) fn new(buffer: Arc<RegionBuffer>) -> Self {
-        Self { buffer, writing: None, failures: None, due_ns: 0 }
-    }
-}
-
-impl Writing {
-    /// Waits for the transfers in flight. An outcome is stored as soon as it is known, so dropping this future loses none.
-    async fn wait(&mut self, waiting: Waiting) {
-        let missing = self.under_way.iter_mut().filter(|piece| piece.outcome.is_none());
-        match waiting {
-            Waiting::Thread => missing.for_each(|piece| event_loop::wait_for(piece.end())),
-            Waiting::Task => drop(join_all(missing.map(Piece::end)).await),
-        }
-    }
-}
-
-impl Piece {
-    async fn end(&mut self) {
-        self.outcome = Some((&mut self.written).await);
     }
 }
 

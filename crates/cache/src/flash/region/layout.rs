@@ -11,9 +11,17 @@ use std::ops::Range;
 /// Units a store can address: 40 bits. With 64-byte units that is 64 TiB.
 pub(crate) const ADDRESS_UNITS: u64 = 1 << 40;
 
+/// Most insertion points a store may have.
+pub const MAX_POINTS: usize = 16;
+
 /// A region, counted from the start of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId(pub u32);
+
+/// Distinguishes a store from earlier ones on the same device, whose items must not be read. Each new store needs its own identity, for
+/// instance a random number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreId(pub u64);
 
 /// The location of an entry, in units from the start of the store; below [`ADDRESS_UNITS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

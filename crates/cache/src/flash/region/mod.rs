@@ -32,12 +32,14 @@ mod journal;
 mod keys;
 mod layout;
 mod order;
+mod order_config;
 mod policy;
 mod read;
 mod reclaim;
 mod recovery;
 mod retired;
 mod ripq;
+mod sealed;
 mod snapshot;
 mod stats;
 mod store;
@@ -48,19 +50,19 @@ mod tests;
 mod trim;
 mod work;
 
-pub use config::{MAX_POINTS, RegionConfig, RegionConfigError, Reinsertion};
+pub use config::{RegionConfig, RegionConfigError, Reinsertion};
 pub use dry::{DryStore, Packing};
 pub use entry::{HEADER_BYTES as ENTRY_HEADER_BYTES, MAX_KEY_BYTES};
 pub(super) use journal::read_journal;
-pub use layout::{Layout, RegionId};
+pub use layout::{Layout, MAX_POINTS, RegionId, StoreId};
 pub use order::{ByEviction, RegionOrder};
-pub use policy::{OrderConfig, OwnOrder};
+pub use order_config::{OrderConfig, OwnOrder};
 pub use read::Lookup;
 pub use ripq::{
     Caching, CachingPolicy, EarlyReclaim, Object, OwnCaching, Priority, RipqConfig, Standing, UnknownCaching,
 };
 pub use stats::RegionStats;
-pub use store::{Progress, Refusal, RegionStore, Staged, StoreId};
+pub use store::{Progress, Refusal, RegionStore, Staged};
 pub(crate) use supply::WriteHealth;
 
 /// An insertion point. Each point fills a region of its own priority with its own placement handle. Higher points are for items that are

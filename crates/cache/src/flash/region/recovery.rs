@@ -17,11 +17,11 @@ use crate::flash::Waiting;
 
 use super::config::{RegionConfig, RegionConfigError};
 use super::index::Found;
-use super::layout::{RegionId, SizeHint};
+use super::layout::{RegionId, SizeHint, StoreId};
 use super::policy::Rank;
 use super::snapshot::{CHECKSUM_BYTES, Head, Held, HeldBytes, Live, Snapshot, Tail};
 use super::stats::Counters;
-use super::store::{Content, RegionStore, StoreId};
+use super::store::{Content, RegionStore};
 use super::table::{Filling, Record};
 use crate::flash::outage::TestPlan;
 

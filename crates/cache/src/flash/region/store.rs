@@ -15,7 +15,7 @@ use super::entry;
 use super::forget::PendingDestructors;
 use super::index::{Found, Index};
 use super::journal::{FIRST_SEQUENCE, RegionJournal};
-use super::layout::{Layout, RegionId, SizeHint};
+use super::layout::{Layout, RegionId, SizeHint, StoreId};
 use super::policy::{self, Needs, Placing, Rank, RegionPolicy, Resident};
 use super::stats::{Counters, Memory, RegionStats};
 use super::supply::{Claim, Supply, WriteHealth};
@@ -56,11 +56,6 @@ pub struct RegionStore {
 }
 
 pub use crate::flash::OnEviction;
-
-/// Distinguishes a store from earlier ones on the same device, whose items must not be read. Each new store needs its own identity, for
-/// instance a random number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreId(pub u64);
 
 /// A region of the store with its content.
 pub(super) struct Region {

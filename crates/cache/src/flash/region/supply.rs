@@ -9,8 +9,8 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use super::buffer::RegionBuffer;
-use super::flush::Flush;
 use super::layout::RegionId;
+use super::sealed::Flush;
 use crate::flash::outage::{Outage, TestPlan, Verdict};
 
 /// The purpose for which a region is taken.

@@ -1,6 +1,6 @@
 //! The configuration of a priority queue of items.
 
-use super::super::config::MAX_POINTS;
+use super::super::layout::MAX_POINTS;
 use super::caching::Caching;
 
 /// Configuration of a restricted insertion priority queue.
