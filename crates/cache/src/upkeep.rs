@@ -11,10 +11,8 @@ use crate::hybrid::Engine;
 use crate::stats::{UpkeepCounters, UpkeepStats};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Longest pause of the background thread,
-const LONGEST_PAUSE_NS: u64 = 3_600_000 * NS_PER_MS;
-/// and with flash, whose admission policy must receive the number of written bytes about every second.
-const LONGEST_PAUSE_WITH_FLASH_NS: u64 = 1000 * NS_PER_MS;
+/// Longest pause of the background thread: it reads the clock for hits, and reports the written bytes to the admission policy.
+const LONGEST_PAUSE_NS: u64 = 1000 * NS_PER_MS;
 
 /// Due times and counters of background work.
 pub(crate) struct Upkeep {
@@ -71,6 +69,7 @@ impl Engine {
     pub(crate) fn upkeep_step(&self) -> u64 {
         let upkeep = &self.upkeep;
         let now_ns = self.clock.monotonic_ns();
+        self.dram.now_seconds();
         let mut due = upkeep.due.lock();
         if due.reap_ns <= now_ns {
             let reaped = self.dram.reap_step(upkeep.config.reap_items);
@@ -87,15 +86,12 @@ impl Engine {
             }
             due.rebalance_ns = first(upkeep.config.rebalance_interval_ms, now_ns);
         }
-        let longest_ns = match &self.flash {
-            Some(flash) => {
-                flash.observe(now_ns);
-                flash.wake_if_due(now_ns).min(LONGEST_PAUSE_WITH_FLASH_NS)
-            }
-            None => LONGEST_PAUSE_NS,
-        };
+        let flash_ns = self.flash.as_ref().map_or(u64::MAX, |flash| {
+            flash.observe(now_ns);
+            flash.wake_if_due(now_ns)
+        });
         let next_ns = due.reap_ns.min(due.rebalance_ns);
-        next_ns.saturating_sub(now_ns).min(longest_ns)
+        next_ns.saturating_sub(now_ns).min(flash_ns).min(LONGEST_PAUSE_NS)
     }
 }
 

@@ -29,14 +29,14 @@ impl<'a> Handle<'a> {
         Self { dram, item }
     }
 
-    /// As [`pin`](Self::pin), for a hit, which is counted if the policy uses marks.
+    /// As [`pin`](Self::pin), for a hit, which is counted if the policy uses marks. Returns the previous state too.
     #[inline]
-    pub(super) fn pin_hit(dram: &'a Dram, item: Item<'a>, rule: &HitRule) -> Self {
-        match rule {
+    pub(super) fn pin_hit(dram: &'a Dram, item: Item<'a>, rule: &HitRule) -> (Self, State) {
+        let before = match rule {
             HitRule::Mark { at_most, .. } => item.header().pin_marked(*at_most),
             _ => item.header().pin(),
-        }
-        Self { dram, item }
+        };
+        (Self { dram, item }, before)
     }
 
     /// The key.

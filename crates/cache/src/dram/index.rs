@@ -70,6 +70,12 @@ impl Index {
         prefetch(self.places[shard].stretch().home(hash.0));
     }
 
+    /// As [`prefetch_line`](Self::prefetch_line), without the lock of the shard.
+    #[inline]
+    pub(super) fn prefetch_entries(&self, hash: KeyHash) {
+        prefetch(self.places[(hash.0 >> self.shift) as usize].stretch().home(hash.0));
+    }
+
     /// Prefetches the item that a lookup of `hash` would examine first.
     #[inline]
     pub(super) fn prefetch_item(&self, arena: &Arena, hash: KeyHash) {
@@ -135,8 +141,20 @@ impl Table {
         self.find_with_slab(arena, key, hash).map(|(item, _)| item)
     }
 
-    /// As `find`, with the use of the item's slab.
+    /// As [`find_with_slab`](Self::find_with_slab), but examines only the first candidate of the first line. `None` may be wrong.
     #[inline(always)]
+    pub(super) fn find_likely<'a>(
+        &self,
+        arena: &'a Arena,
+        key: &[u8],
+        hash: KeyHash,
+    ) -> Option<(Item<'a>, SlabUse)> {
+        let found = arena.item_and_slab(self.entries.likely_in_home_line(hash.0)?);
+        Some(found).filter(|(item, _)| is_same(item.key(), key))
+    }
+
+    /// As `find`, with the use of the item's slab.
+    #[inline]
     pub(super) fn find_with_slab<'a>(
         &self,
         arena: &'a Arena,

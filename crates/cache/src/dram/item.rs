@@ -116,29 +116,30 @@ impl Header {
     }
 
     /// Adds a reference. The caller ensures that there already is one: it holds the shard's lock on a linked item, or a reference of its
-    /// own.
+    /// own. Returns the previous state.
     #[inline]
-    pub(super) fn pin(&self) {
+    pub(super) fn pin(&self) -> State {
         step();
         let before = State(self.state.fetch_add(1, Ordering::Relaxed));
         debug_assert!(before.references() > 0, "pinned an item that nothing refers to");
         assert!(before.references() < State::REFERENCES / 2, "handles leak: two million on one item");
+        before
     }
 
     /// Adds a reference and counts a hit for the policy, in one atomic operation. The hit is lost if another thread changes the state
-    /// concurrently.
+    /// concurrently. Returns the previous state.
     #[inline]
-    pub(super) fn pin_marked(&self, at_most: u8) {
+    pub(super) fn pin_marked(&self, at_most: u8) -> State {
         let seen = State(self.state.load(Ordering::Relaxed));
         if seen.marks() < at_most && seen.references() < State::REFERENCES / 2 {
             step();
             let marked = seen.0 + State::ONE_MARK + 1;
             if self.state.compare_exchange(seen.0, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 debug_assert!(seen.references() > 0, "pinned an item that nothing refers to");
-                return;
+                return seen;
             }
         }
-        self.pin();
+        self.pin()
     }
 
     /// Counts a hit for the policy.

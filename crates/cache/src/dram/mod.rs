@@ -37,7 +37,7 @@ mod table;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use device::Clock;
 use policy::{Entry, HitRule};
@@ -61,10 +61,11 @@ pub use stats::{ClassStats, MemoryStats, PoolStats};
 
 use children::{Chains, children};
 use class_state::Rebalancer;
-use index::Index;
+use index::{Index, Table};
 use item::State;
 use pools::{AllocationPurpose, Class, Pools};
-use slab::Item;
+use slab::{Item, SlabUse};
+use sync::RwLockReadGuard;
 
 /// Longest key, bytes.
 pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
@@ -74,6 +75,8 @@ pub struct Dram {
     pools: Pools,
     index: Index,
     clock: Arc<dyn Clock>,
+    /// The last time read from the clock.
+    recent_seconds: AtomicU32,
     /// By class.
     hits: ThreadCounters,
     /// The shard that the next step of the reaper visits.
@@ -123,10 +126,12 @@ impl Dram {
         let hits = ThreadCounters::new(pools.classes.len());
         let rebalancer = Rebalancer::new(pools.classes.len(), pools.layout.quotas.len());
         let (next_reaped_shard, chains) = (AtomicUsize::new(0), Chains::new());
+        let recent_seconds = AtomicU32::new(clock.unix_seconds());
         Ok(Self {
             pools,
             index,
             clock,
+            recent_seconds,
             hits,
             next_reaped_shard,
             rebalancer,
@@ -166,22 +171,56 @@ impl Dram {
     #[inline(always)]
     pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
         // Prefetched while the lock is acquired.
-        self.index.prefetch_line(hash);
-        let (handle, class) = {
-            let table = self.index.read(hash);
-            let (item, slab_use) = table.find_with_slab(&self.pools.arena, key, hash)?;
-            let class = &self.pools.classes[usize::from(slab_use.class)];
-            (Handle::pin_hit(self, item, class.rule()), class)
+        self.index.prefetch_entries(hash);
+        let table = self.index.read(hash);
+        match table.find_likely(&self.pools.arena, key, hash) {
+            Some((item, slab_use)) => self.pin_hit(table, item, slab_use, hash),
+            None => self.get_unlikely(table, key, hash),
+        }
+    }
+
+    /// A get whose key is not the first candidate of its line. A separate function, so that the common case has no second source of the
+    /// result.
+    #[inline(never)]
+    fn get_unlikely(
+        &self,
+        table: RwLockReadGuard<'_, Table>,
+        key: &[u8],
+        hash: KeyHash,
+    ) -> Option<Handle<'_>> {
+        let (item, slab_use) = table.find_with_slab(&self.pools.arena, key, hash)?;
+        self.pin_hit(table, item, slab_use, hash)
+    }
+
+    /// Pins a found item and reports the hit, unless the item has expired.
+    #[inline(always)]
+    fn pin_hit<'a>(
+        &'a self,
+        table: RwLockReadGuard<'_, Table>,
+        item: Item<'a>,
+        slab_use: SlabUse,
+        hash: KeyHash,
+    ) -> Option<Handle<'a>> {
+        let class = &self.pools.classes[usize::from(slab_use.class)];
+        let rule = class.rule();
+        let (handle, state) = Handle::pin_hit(self, item, rule);
+        drop(table);
+        let header = item.header();
+        let counts_marks = matches!(rule, HitRule::Ignore | HitRule::Mark { .. });
+        let now_seconds = if counts_marks && header.expiry_seconds() == 0 {
+            // Reading the clock would cost a quarter of the hit.
+            self.recent_seconds.load(Ordering::Relaxed)
+        } else {
+            self.now_seconds()
         };
-        let now_seconds = self.now_seconds();
-        if handle.item.header().is_expired(now_seconds) {
+        if header.is_expired(now_seconds) {
             self.remove_expired(&handle, hash);
             return None;
         }
         self.hits.count(class.index.into());
-        self.touch(handle.item, class, now_seconds);
-        if handle.is_chained() {
-            self.touch_chain(handle.item, now_seconds);
+        self.touch(item, class, rule, now_seconds);
+        if state.has(State::CHAINED) {
+            self.touch_chain(item, now_seconds);
         }
         Some(handle)
     }
@@ -250,15 +289,20 @@ impl Dram {
         self.pools.layout.max_value_bytes
     }
 
-    fn now_seconds(&self) -> u32 {
-        self.clock.unix_seconds()
+    /// Reads the clock. Called about every second, so that hits that do not read it have a recent time.
+    pub(crate) fn now_seconds(&self) -> u32 {
+        let now_seconds = self.clock.unix_seconds();
+        if self.recent_seconds.load(Ordering::Relaxed) != now_seconds {
+            self.recent_seconds.store(now_seconds, Ordering::Relaxed);
+        }
+        now_seconds
     }
 
     /// Reports a hit to the policy, as its rule demands, unless hits are counted in marks.
     #[inline]
-    fn touch(&self, item: Item<'_>, class: &Class, now_seconds: u32) {
+    fn touch(&self, item: Item<'_>, class: &Class, rule: &HitRule, now_seconds: u32) {
         let header = item.header();
-        match class.rule() {
+        match rule {
             HitRule::Ignore | HitRule::Mark { .. } => header.set_touched_seconds(now_seconds),
             HitRule::Refresh { refresh_seconds } => {
                 if now_seconds.saturating_sub(header.touched_seconds()) >= *refresh_seconds {
@@ -281,7 +325,7 @@ impl Dram {
             if let HitRule::Mark { at_most, .. } = class.rule() {
                 child.header().mark(*at_most);
             }
-            self.touch(child, class, now_seconds);
+            self.touch(child, class, class.rule(), now_seconds);
         }
     }
 

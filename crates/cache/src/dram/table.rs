@@ -85,6 +85,13 @@ impl Table {
         self.find_map(hash, Some).map(|(_, reference)| reference)
     }
 
+    /// As [`likely`](Self::likely), in the first line of the lookup only.
+    #[inline]
+    pub(super) fn likely_in_home_line(&self, hash: u64) -> Option<ItemRef> {
+        let here = self.lines.get(self.home(hash))?;
+        here.references.get(here.equal_bytes(tag(hash)).trailing_zeros() as usize).copied()
+    }
+
     /// The entry with `hash` for which `is_meant` is true.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_meant: impl FnMut(ItemRef) -> bool) -> Option<Place> {
