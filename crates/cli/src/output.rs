@@ -68,10 +68,13 @@ impl Common {
 
     /// Warns once if `--seed` was given and nothing in the run has asked for it.
     pub fn warn_of_unused_seed(&self, command: &str) {
+        self.warn_of_seed(format_args!("nothing in this run of `{command}` is random"));
+    }
+
+    /// The same, with the reason why `--seed` has no effect.
+    pub fn warn_of_seed(&self, reason: impl Display) {
         if self.seed.is_some() && !self.seed_is_used.swap(true, Ordering::Relaxed) {
-            self.warn(format_args!(
-                "--seed: has no effect, because nothing in this run of `{command}` is random"
-            ));
+            self.warn(format_args!("--seed: has no effect, because {reason}"));
         }
     }
 

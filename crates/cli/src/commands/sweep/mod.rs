@@ -63,6 +63,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let config =
         json!({ "plan": name_of(&arguments.plan), "out": name_of(&arguments.out), "cell": arguments.cell });
+    arguments.common.warn_of_seed("each cell has the seed of the plan: set `seed` in its [fixed] or [axes]");
     arguments.common.conclude("sweep", &config, swept(arguments))
 }
 
