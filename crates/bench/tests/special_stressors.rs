@@ -340,30 +340,66 @@ fn shipped_object_cache_passes_with_fewer_operations() {
     assert!((15_000..=20_000).contains(&objects), "{objects} objects");
 }
 
-#[test]
-fn learned_admission_skips_rejected_sets() {
-    let folder = tempfile::tempdir().unwrap();
+/// A replay of 200 sets, every fourth of 5000 bytes and the others of 100, with a model whose tree is `split` of the feature `bytes`.
+fn learned_replay(folder: &Path, split: &str, features: &str) -> Loaded {
     let rows: String =
         (0..200).map(|row| format!("key{row},SET,{},1\n", if row % 4 == 0 { 5000 } else { 100 })).collect();
-    std::fs::write(folder.path().join("trace.csv"), format!("key,op,size,op_count\n{rows}")).unwrap();
-    let model = r#"{ "learner": { "feature_names": ["bytes"],
-        "gradient_booster": { "model": { "tree_info": [0], "trees": [{ "left_children": [1, -1, -1], "right_children": [2, -1, -1],
-            "split_indices": [0, 0, 0], "split_conditions": [1000.0, 2.0, -2.0], "default_left": [0, 0, 0] }] } },
-        "learner_model_param": { "base_score": "5E-1", "num_class": "0", "num_feature": "1" },
-        "objective": { "name": "binary:logistic" } } }"#;
-    std::fs::write(folder.path().join("model.json"), model).unwrap();
-    let text = r#"{ "cache_config": { "cacheSizeMB": 8 },
-        "test_config": { "generator": "replay", "traceFileName": "trace.csv", "numOps": 200, "numThreads": 1,
-            "replayGeneratorConfig": { "mlAdmissionConfig": { "modelPath": "model.json", "numericFeatures": { "bytes": "size" },
-                "admitCategory": 1 } } } }"#;
-    let Ok(Loaded::Config(config)) = load_text(&folder.path().join("run.json"), text, &[]) else {
-        panic!("bad config")
-    };
-    assert_eq!(config.warnings, []);
-    let report = run(&config, 1);
-    let counts = report.instances[0].counts;
-    assert_eq!((counts.ops, counts.sets, counts.sets_skipped), (200, 150, 50));
-    assert_eq!(report.instances[0].snapshot.stats.dram_total().items, 150);
+    std::fs::write(folder.join("trace.csv"), format!("key,op,size,op_count\n{rows}")).unwrap();
+    let model = format!(
+        r#"{{ "learner": {{ "feature_names": ["bytes"],
+        "gradient_booster": {{ "model": {{ "tree_info": [0], "trees": [{{ "left_children": [1, -1, -1], "right_children": [2, -1, -1],
+            "split_indices": [0, 0, 0], "split_conditions": [1000.0, 2.0, -2.0], "default_left": [0, 0, 0] {split} }}] }} }},
+        "learner_model_param": {{ "base_score": "5E-1", "num_class": "0", "num_feature": "1" }},
+        "objective": {{ "name": "binary:logistic" }} }} }}"#
+    );
+    std::fs::write(folder.join("model.json"), model).unwrap();
+    let text = format!(
+        r#"{{ "cache_config": {{ "cacheSizeMB": 8 }},
+        "test_config": {{ "generator": "replay", "traceFileName": "trace.csv", "numOps": 200, "numThreads": 1,
+            "replayGeneratorConfig": {{ "mlAdmissionConfig": {{ "modelPath": "model.json", {features}, "admitCategory": 1 }} }} }} }}"#
+    );
+    load_text(&folder.join("run.json"), &text, &[]).unwrap()
+}
+
+#[test]
+fn learned_admission_skips_rejected_sets() {
+    let by_value = ("", r#""numericFeatures": { "bytes": "size" }"#);
+    let by_category = (
+        r#", "categories": [5000], "categories_nodes": [0], "categories_segments": [0], "categories_sizes": [1]"#,
+        r#""categoricalFeatures": { "bytes": "size" }"#,
+    );
+    for (split, features) in [by_value, by_category] {
+        let folder = tempfile::tempdir().unwrap();
+        let Loaded::Config(config) = learned_replay(folder.path(), split, features) else {
+            panic!("bad config")
+        };
+        assert_eq!(config.warnings, []);
+        let report = run(&config, 1);
+        let counts = report.instances[0].counts;
+        assert_eq!((counts.ops, counts.sets, counts.sets_skipped), (200, 150, 50), "{features}");
+        assert_eq!(report.instances[0].snapshot.stats.dram_total().items, 150);
+    }
+}
+
+#[test]
+fn wrong_feature_of_learned_admission_is_refused_with_its_key() {
+    let at = "test_config.replayGeneratorConfig.mlAdmissionConfig=";
+    for (admission, words) in [
+        (
+            r#"{"modelPath": "m", "categoricalFeatures": {"who": "usecase"}}"#,
+            r#"categoricalFeatures.who: "usecase" is not a column that can be a feature; known are size, key_size, ttl, op_time"#,
+        ),
+        (
+            r#"{"modelPath": "m", "categoricalFeatures": {"a": "ttl"}, "numericFeatures": {"a": "size"}}"#,
+            "categoricalFeatures.a: is in numericFeatures, too",
+        ),
+        (r#"{"categoricalFeatures": {"a": "ttl"}}"#, "modelPath: is missing"),
+    ] {
+        let replay =
+            [&format!("{at}{admission}"), "test_config.generator=replay", "test_config.traceFileName=t"];
+        let refusal = refused(OBJECTS, &replay.map(|change| change as &str));
+        assert!(refusal.contains(words), "{admission}: {refusal}");
+    }
 }
 
 fn refused(text: &str, changes: &[&str]) -> String {

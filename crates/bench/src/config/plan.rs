@@ -377,12 +377,23 @@ pub struct ReplayPlan {
 pub struct LearnedPlan {
     /// Path of the model.
     pub model: PathBuf,
-    /// Features of the model by name, each with its source in a request.
-    pub features: Vec<(String, FeatureSource)>,
+    /// Features of the model.
+    pub features: Vec<Feature>,
     /// Class of the model that is admitted.
     pub admitted_class: u64,
     /// Recall that selects the threshold; 0 is a threshold of 0.5.
     pub target_recall: f64,
+}
+
+/// A feature of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name in the model.
+    pub name: String,
+    /// Its source in a request.
+    pub source: FeatureSource,
+    /// Whether its values are the numbers of categories.
+    pub is_category: bool,
 }
 
 /// Part of a request from which a feature is computed.

@@ -3,10 +3,12 @@
 //! CacheBench publishes the config keys but no model. The model here is a file that XGBoost saved as JSON, with two or more classes. As in
 //! CacheBench, a rejected set is skipped: the item enters neither DRAM nor flash.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 use workload::Request;
 
-use crate::config::plan::{FeatureSource, LearnedPlan};
+use crate::config::plan::{Feature, FeatureSource, LearnedPlan};
 
 /// A model, and the request fields that are its features.
 pub struct LearnedAdmission {
@@ -32,17 +34,36 @@ struct Model {
 #[derive(Debug, PartialEq)]
 struct Tree(Vec<Node>);
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, PartialEq)]
 enum Node {
-    /// Smaller values go left; `left_if_missing` is the direction of an unknown value.
+    /// `left_if_missing` is the direction of an unknown value.
     Split {
         feature: usize,
-        value: f64,
+        split: Split,
         left: usize,
         right: usize,
         left_if_missing: bool,
     },
     Leaf(f64),
+}
+
+#[derive(Debug, PartialEq)]
+enum Split {
+    /// Smaller values go left.
+    Value(f64),
+    /// These categories go right, all others left.
+    Categories(Vec<u64>),
+}
+
+impl Split {
+    fn goes_left(&self, value: f64) -> bool {
+        match self {
+            // XGBoost compares in single precision.
+            Self::Value(split) => (value as f32) < *split as f32,
+            // A negative number is no category.
+            Self::Categories(right) => value < 0.0 || !right.contains(&(value as u64)),
+        }
+    }
 }
 
 impl LearnedAdmission {
@@ -57,21 +78,7 @@ impl LearnedAdmission {
         let json: Value =
             serde_json::from_slice(&bytes).map_err(|error| wrong(format!("not JSON: {error}")))?;
         let (model, names) = Model::parse(&json).map_err(wrong)?;
-        let features = names.iter().map(|name| {
-            let given = plan.features.iter().find(|(feature, _)| feature == name);
-            given.map(|(_, source)| *source).ok_or_else(|| {
-                format!("numericFeatures: the model in {} needs a feature `{name}`", file.display())
-            })
-        });
-        let features = features.collect::<Result<Vec<_>, _>>()?;
-        if let Some((unused, _)) = plan.features.iter().find(|(feature, _)| !names.contains(feature)) {
-            let known = names.join(", ");
-            let message = format!(
-                "numericFeatures: the model in {} has no feature `{unused}`; it has {known}",
-                file.display()
-            );
-            return Err(message);
-        }
+        let features = model.sources(&names, &plan.features, &file.display().to_string())?;
         let (classes, admitted) = (model.classes, plan.admitted_class);
         if admitted >= classes as u64 {
             return Err(format!(
@@ -191,6 +198,31 @@ impl Model {
         Ok((Self { trees, class_of_tree, classes, base_margin }, names))
     }
 
+    /// The source of each of the model's features. An error names the key.
+    fn sources(&self, names: &[String], given: &[Feature], file: &str) -> Result<Vec<FeatureSource>, String> {
+        if let Some(unused) = given.iter().find(|feature| !names.contains(&feature.name)) {
+            let (key, name, known) = (key(unused.is_category), &unused.name, names.join(", "));
+            return Err(format!("{key}: the model in {file} has no feature `{name}`; it has {known}"));
+        }
+        let source = |(number, name): (usize, &String)| {
+            let by_category = self.trees.iter().find_map(|tree| tree.splits_by_category(number));
+            let Some(feature) = given.iter().find(|feature| feature.name == *name) else {
+                let key = key(by_category.unwrap_or(false));
+                return Err(format!("{key}: the model in {file} needs a feature `{name}`"));
+            };
+            match by_category {
+                Some(by_category) if by_category != feature.is_category => Err(format!(
+                    "{}: the model in {file} splits `{name}` by {}: name it in {}",
+                    key(feature.is_category),
+                    if by_category { "category" } else { "value" },
+                    key(by_category),
+                )),
+                _ => Ok(feature.source),
+            }
+        };
+        names.iter().enumerate().map(source).collect()
+    }
+
     /// The score of each class before its conversion to a probability. With two classes, that of class 1 only.
     fn margins(&self, value: &dyn Fn(usize) -> Option<f64>) -> Vec<f64> {
         let mut margins = vec![self.base_margin; if self.classes == 2 { 1 } else { self.classes }];
@@ -211,13 +243,8 @@ impl Tree {
         if nodes == 0 || [right, indices, conditions, missing].iter().any(|list| list.len() != nodes) {
             return Err("its lists differ in length, or are empty".to_owned());
         }
-        if json["categories_nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()) {
-            return Err(
-                "it splits by category, and models here split by number: train it with the category as a number in numericFeatures, \
-                 or run without it: --set test_config.replayGeneratorConfig.mlAdmissionConfig=null".to_owned()
-            );
-        }
-        let node = |at: usize| {
+        let mut categories = categories(json)?;
+        let mut node = |at: usize| {
             let value = conditions[at].as_f64().ok_or("a split condition is not a number")?;
             if left[at].as_i64() == Some(-1) {
                 return Ok(Node::Leaf(value));
@@ -231,28 +258,65 @@ impl Tree {
             let left_if_missing = missing[at].as_u64().map_or(missing[at] == true, |bit| bit != 0);
             match (feature, child(left), child(right)) {
                 (Some(feature), Some(left), Some(right)) => {
-                    Ok(Node::Split { feature, value, left, right, left_if_missing })
+                    let split = categories.remove(&at).map_or(Split::Value(value), Split::Categories);
+                    Ok(Node::Split { feature, split, left, right, left_if_missing })
                 }
                 _ => Err("a node refers to a feature or child that does not exist".to_owned()),
             }
         };
-        (0..nodes).map(node).collect::<Result<_, String>>().map(Self)
+        let parsed = (0..nodes).map(&mut node).collect::<Result<_, String>>()?;
+        match categories.keys().min() {
+            Some(node) => Err(format!("categories_nodes: node {node} is a leaf or does not exist")),
+            None => Ok(Self(parsed)),
+        }
+    }
+
+    /// Whether the tree splits `wanted` by category, if it splits it.
+    fn splits_by_category(&self, wanted: usize) -> Option<bool> {
+        self.0.iter().find_map(|node| match node {
+            Node::Split { feature, split, .. } if *feature == wanted => {
+                Some(matches!(split, Split::Categories(_)))
+            }
+            _ => None,
+        })
     }
 
     fn leaf(&self, value: &dyn Fn(usize) -> Option<f64>) -> f64 {
         let mut at = 0;
         loop {
-            match self.0[at] {
-                Node::Leaf(score) => return score,
-                Node::Split { feature, value: split, left, right, left_if_missing } => {
-                    // XGBoost compares in single precision.
-                    let goes_left =
-                        value(feature).map_or(left_if_missing, |value| (value as f32) < split as f32);
-                    at = if goes_left { left } else { right };
+            match &self.0[at] {
+                Node::Leaf(score) => return *score,
+                Node::Split { feature, split, left, right, left_if_missing } => {
+                    let goes_left = value(*feature).map_or(*left_if_missing, |value| split.goes_left(value));
+                    at = if goes_left { *left } else { *right };
                 }
             }
         }
     }
+}
+
+/// The config key of a feature.
+fn key(is_category: bool) -> &'static str {
+    if is_category { "categoricalFeatures" } else { "numericFeatures" }
+}
+
+/// The categories that go right, of each node that splits by category.
+fn categories(tree: &Value) -> Result<HashMap<usize, Vec<u64>>, String> {
+    let list = |name: &str| -> Result<Vec<u64>, String> {
+        let numbers = tree[name].as_array().into_iter().flatten().map(Value::as_u64);
+        numbers.collect::<Option<_>>().ok_or_else(|| format!("{name}: not a list of whole numbers"))
+    };
+    let (nodes, all) = (list("categories_nodes")?, list("categories")?);
+    let (starts, sizes) = (list("categories_segments")?, list("categories_sizes")?);
+    if [&starts, &sizes].iter().any(|list| list.len() != nodes.len()) {
+        return Err("its lists of categories differ in length".to_owned());
+    }
+    let of_node = |((node, start), size): ((u64, u64), u64)| {
+        let end = start.checked_add(size)?;
+        Some((node as usize, all.get(start as usize..end as usize)?.to_vec()))
+    };
+    let found = nodes.into_iter().zip(starts).zip(sizes).map(of_node).collect::<Option<_>>();
+    found.ok_or_else(|| "categories_segments: outside the list of categories".to_owned())
 }
 
 #[cfg(test)]
@@ -301,8 +365,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("model.json");
         std::fs::write(&file, model.to_string()).unwrap();
-        let features =
-            vec![("bytes".to_owned(), FeatureSource::Size), ("lives".to_owned(), FeatureSource::Ttl)];
+        let numeric = |name: &str, source| Feature { name: name.to_owned(), source, is_category: false };
+        let features = vec![numeric("bytes", FeatureSource::Size), numeric("lives", FeatureSource::Ttl)];
         let mut plan = LearnedPlan { model: file, features, admitted_class: 1, target_recall: 0.0 };
         change(&mut plan);
         LearnedAdmission::open(&plan)
@@ -322,6 +386,74 @@ mod tests {
             let value = |feature: usize| admission.features[feature].of(&request);
             assert_eq!(admission.model.margins(&value), [score]);
             assert_eq!(admission.admits(&request), score > 0.0);
+        }
+    }
+
+    /// As [`model`], with TTLs of 5, 60 or 3600 seconds in the right child: 3, other TTLs 1.
+    fn model_with_categories() -> Value {
+        let mut model = model();
+        let tree = &mut model["learner"]["gradient_booster"]["model"]["trees"][0];
+        for (name, list) in [
+            ("split_type", json!([0, 1, 0, 0, 0])),
+            ("categories_nodes", json!([1])),
+            ("categories_segments", json!([1])),
+            ("categories_sizes", json!([3])),
+            ("categories", json!([7, 5, 60, 3600, 9])),
+        ] {
+            tree[name] = list;
+        }
+        model
+    }
+
+    #[test]
+    fn categories_of_a_split_go_right_and_all_others_left() {
+        let lives_is_category = |plan: &mut LearnedPlan| plan.features[1].is_category = true;
+        let admission = open(&model_with_categories(), lives_is_category).unwrap();
+        let cases = [
+            (Some(5), 3.0),
+            (Some(60), 3.0),
+            (Some(3600), 3.0),
+            (Some(7), 1.0),
+            (Some(9), 1.0),
+            (Some(59), 1.0),
+            (Some(u32::MAX), 1.0),
+            (None, 3.0),
+        ];
+        for (ttl, score) in cases {
+            let request = request(10, ttl);
+            let value = |feature: usize| admission.features[feature].of(&request);
+            assert_eq!(admission.model.margins(&value), [score], "{ttl:?}");
+        }
+        assert!(Split::Categories(vec![0]).goes_left(-0.5), "no category");
+        assert!(!Split::Categories(vec![0]).goes_left(0.5), "truncated to category 0");
+    }
+
+    #[test]
+    fn wrong_category_is_refused_with_its_key() {
+        let refused = |model: &Value, is_category| {
+            let change = |plan: &mut LearnedPlan| plan.features[1].is_category = is_category;
+            open(model, change).err().unwrap()
+        };
+        assert_eq!(
+            refused(&model_with_categories(), false),
+            "numericFeatures: the model in M splits `lives` by category: name it in categoricalFeatures"
+        );
+        assert_eq!(
+            refused(&model(), true),
+            "categoricalFeatures: the model in M splits `lives` by value: name it in numericFeatures"
+        );
+        let missing = open(&model_with_categories(), |plan| plan.features.truncate(1)).err().unwrap();
+        assert_eq!(missing, "categoricalFeatures: the model in M needs a feature `lives`");
+        for (name, list, reason) in [
+            ("categories_sizes", json!([5]), "categories_segments: outside the list of categories"),
+            ("categories_sizes", json!([u64::MAX]), "categories_segments: outside the list of categories"),
+            ("categories_sizes", json!([]), "its lists of categories differ in length"),
+            ("categories", json!([7, 5, 60, -1]), "categories: not a list of whole numbers"),
+            ("categories_nodes", json!([3]), "categories_nodes: node 3 is a leaf or does not exist"),
+        ] {
+            let mut model = model_with_categories();
+            model["learner"]["gradient_booster"]["model"]["trees"][0][name] = list;
+            assert_eq!(refused(&model, true), format!("modelPath: M: tree 0: {reason}"), "{name}");
         }
     }
 

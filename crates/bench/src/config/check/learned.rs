@@ -1,9 +1,9 @@
 //! Checks the model of learned admission and its features.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::super::keys::{MlAdmission, TestConfig};
-use super::super::plan::FeatureSource;
+use super::super::plan::{Feature, FeatureSource};
 use super::super::schema::Findings;
 use super::super::text::join;
 
@@ -12,7 +12,8 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     let learned = &test.replay.ml_admission;
     let at = join(at, "replayGeneratorConfig.mlAdmissionConfig");
     if learned.model.is_empty() {
-        if !learned.numeric.is_empty() || learned.recall != 0.0 || learned.category != 0 {
+        let has_features = by_key(learned).any(|(_, features)| !features.is_empty());
+        if has_features || learned.recall != 0.0 || learned.category != 0 {
             findings.problem(
                 &join(&at, "modelPath"),
                 "is missing: the other keys of mlAdmissionConfig need a model",
@@ -23,19 +24,36 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     if !(0.0..=1.0).contains(&learned.recall) {
         findings.problem(&join(&at, "targetRecall"), "must be 0 to 1");
     }
-    for (feature, column) in &learned.numeric {
-        if source(column).is_none() {
-            let names = FeatureSource::NAMED.map(|(name, _)| name).join(", ");
-            let message = format!("{column} is not a column that can be a feature; known are {names}");
-            findings.problem(&join(&join(&at, "numericFeatures"), feature), message);
+    for (key, features) in by_key(learned) {
+        for (feature, column) in features {
+            if source(column).is_none() {
+                let names = FeatureSource::NAMED.map(|(name, _)| name).join(", ");
+                let message = format!("{column} is not a column that can be a feature; known are {names}");
+                findings.problem(&join(&join(&at, key), feature), message);
+            }
         }
+    }
+    for feature in learned.categorical.keys().filter(|name| learned.numeric.contains_key(*name)) {
+        let at = join(&join(&at, "categoricalFeatures"), feature);
+        findings.problem(&at, "is in numericFeatures, too: a feature is either a category or a number");
     }
 }
 
+/// The features of each key.
+fn by_key(learned: &MlAdmission) -> impl Iterator<Item = (&'static str, &Map<String, Value>)> {
+    [("numericFeatures", &learned.numeric), ("categoricalFeatures", &learned.categorical)].into_iter()
+}
+
 /// Features of the model, from a checked config.
-pub fn features(learned: &MlAdmission) -> Vec<(String, FeatureSource)> {
-    let known = learned.numeric.iter();
-    known.filter_map(|(feature, column)| Some((feature.clone(), source(column)?))).collect()
+pub fn features(learned: &MlAdmission) -> Vec<Feature> {
+    let of_key = |(key, features)| {
+        let features: &Map<String, Value> = features;
+        features.iter().filter_map(move |(name, column)| {
+            let is_category = key == "categoricalFeatures";
+            Some(Feature { name: name.clone(), source: source(column)?, is_category })
+        })
+    };
+    by_key(learned).flat_map(of_key).collect()
 }
 
 fn source(column: &Value) -> Option<FeatureSource> {

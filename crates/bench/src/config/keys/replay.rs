@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::needs;
-use crate::config::schema::Status::{Honoured, HonouredIf, Later, NoEffect};
+use crate::config::schema::Status::{Honoured, HonouredIf, NoEffect};
 use crate::config::schema::section;
 
 const BY_NAME: &str = "columns are found by the header, and `tenants` in the result has the figures of columns that name a tenant";
@@ -52,8 +52,8 @@ section! {
         model: String = String::new(), "modelPath", "path", HonouredIf(needs::TRACE);
         "Features of the model by name: for each its column of the trace, `size`, `key_size`, `ttl` or `op_time` (seconds).";
         numeric: Map<String, Value> = Map::new(), "numericFeatures", "", HonouredIf(needs::TRACE);
-        "Features that are categories.";
-        categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", Later("a model that splits by category, and models here split by number");
+        "Categorical features, as in `numericFeatures`: the value of the column is the number of the category.";
+        categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", HonouredIf(needs::TRACE);
         "Recall that selects a threshold from the model's attribute `recall_thresholds` (`{\"0.9\": 0.4}`); 0 is a threshold of 0.5.";
         recall: f64 = 0.0, "targetRecall", "", HonouredIf(needs::TRACE);
         "Category (class of the model) that is admitted.";
