@@ -36,14 +36,16 @@ pub(crate) fn memory_bytes() -> Option<u64> {
 
 /// Memory that this process can still allocate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FreeMemory {
-    pub(crate) bytes: u64,
+pub struct FreeMemory {
+    /// Free bytes.
+    pub bytes: u64,
     /// Whether a cgroup limits it below the memory of the machine.
-    pub(crate) is_cgroup: bool,
+    pub is_cgroup: bool,
 }
 
 /// Free memory of the machine and of this process's cgroups, without swap; `None` if neither is known.
-pub(crate) fn free_memory() -> Option<FreeMemory> {
+#[must_use]
+pub fn free_memory() -> Option<FreeMemory> {
     let available = field("/proc/meminfo", "MemAvailable");
     let kib: Option<u64> = available.and_then(|text| text.strip_suffix(" kB")?.parse().ok());
     let of_machine = kib.map(|kib| kib * 1024);
@@ -53,35 +55,62 @@ pub(crate) fn free_memory() -> Option<FreeMemory> {
     Some(FreeMemory { bytes, is_cgroup: of_machine.is_none_or(|machine| bytes < machine) })
 }
 
+/// The files of a cgroup version: limits, usage, and the name of inactive page cache in `memory.stat`.
+struct MemoryFiles {
+    limits: &'static [&'static str],
+    usage: &'static str,
+    inactive: &'static str,
+}
+
+const V1: MemoryFiles = MemoryFiles {
+    limits: &["memory.limit_in_bytes"],
+    usage: "memory.usage_in_bytes",
+    inactive: "total_inactive_file",
+};
+/// Above `memory.high` the kernel throttles the process.
+const V2: MemoryFiles = MemoryFiles {
+    limits: &["memory.max", "memory.high"],
+    usage: "memory.current",
+    inactive: "inactive_file",
+};
+
 /// Free bytes below the memory limits of the cgroups in `membership` (`/proc/self/cgroup`) and of their parents.
 fn cgroup_free_bytes(mount: &Path, membership: &str) -> Option<u64> {
     let line = |line: &str| {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let path = path.trim_start_matches('/');
+        // A path outside this process's cgroup namespace: its limits are not visible.
+        let path = Some(path.trim_start_matches('/')).filter(|path| !path.starts_with(".."))?;
         match controllers {
-            "" => Some(free_in(mount, path, ["memory.max", "memory.current", "inactive_file"])),
+            // Where version 1 is mounted, too, version 2 is at `unified`.
+            "" => [mount.join("unified"), mount.to_owned()]
+                .iter()
+                .filter_map(|mount| free_in(mount, path, &V2))
+                .min(),
             controllers if controllers.split(',').any(|name| name == "memory") => {
-                let files = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
-                Some(free_in(&mount.join("memory"), path, files))
+                free_in(&mount.join("memory"), path, &V1)
             }
             _ => None,
         }
     };
-    membership.lines().filter_map(line).flatten().min()
+    membership.lines().filter_map(line).min()
 }
 
 /// The smallest number of free bytes in the cgroup `path` below `mount` and in its parents. In a container the path may be that of
 /// the host, where only the mount point exists. Inactive page cache counts as free: the kernel reclaims it.
-fn free_in(mount: &Path, path: &str, [limit, usage, inactive]: [&str; 3]) -> Option<u64> {
+fn free_in(mount: &Path, path: &str, files: &MemoryFiles) -> Option<u64> {
     let group = mount.join(path);
     let above = group.ancestors().take_while(|group| group.starts_with(mount));
     let free = |group: &Path| {
         let read = |name: &str| read_trimmed(&group.join(name))?.parse::<u64>().ok();
         let stat = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-        let value = |line: &str| line.strip_prefix(inactive)?.trim().parse::<u64>().ok();
-        let cached = stat.lines().find_map(value).unwrap_or(0);
-        Some(read(limit)?.saturating_sub(read(usage)?.saturating_sub(cached)))
+        let in_stat =
+            |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        let cached = in_stat(files.inactive).unwrap_or(0);
+        // Version 1 reports the limits of parents, too, which may be outside the mount.
+        let of_parents = in_stat("hierarchical_memory_limit");
+        let limit = files.limits.iter().filter_map(|name| read(name)).chain(of_parents).min()?;
+        Some(limit.saturating_sub(read(files.usage)?.saturating_sub(cached)))
     };
     above.filter_map(free).min()
 }
@@ -117,28 +146,84 @@ fn read_trimmed(file: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Writes a cgroup's files below `mount`.
+    fn group(mount: &tempfile::TempDir, path: &str, files: &[(&str, &str)]) {
+        let folder = mount.path().join(path);
+        std::fs::create_dir_all(&folder).unwrap();
+        files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+    }
+
+    const V2_STAT: (&str, &str) = ("memory.stat", "anon 5\ninactive_file 100\n");
+
     #[test]
-    fn cgroup_limits_count_down_from_the_tightest_group() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |group: &str, files: [(&str, &str); 3]| {
-            let folder = root.path().join(group);
-            std::fs::create_dir_all(&folder).unwrap();
-            files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+    fn free_memory_of_nested_v2_groups_is_the_smallest_of_all_ancestors() {
+        let mount = tempfile::tempdir().unwrap();
+        let limited = |max, current| {
+            [("memory.max", max), ("memory.high", "max\n"), ("memory.current", current), V2_STAT]
         };
-        let stat = "anon 5\ninactive_file 100\n";
-        write("a", [("memory.max", "1000\n"), ("memory.current", "400\n"), ("memory.stat", stat)]);
-        write("a/b", [("memory.max", "max\n"), ("memory.current", "300\n"), ("memory.stat", stat)]);
-        assert_eq!(cgroup_free_bytes(root.path(), "0::/a/b\n"), Some(700));
-        assert_eq!(cgroup_free_bytes(root.path(), "0::/gone/a\n"), None, "no limit is set at the mount");
-        let files = [
-            ("memory.limit_in_bytes", "900"),
-            ("memory.usage_in_bytes", "200"),
-            ("memory.stat", "total_inactive_file 50"),
-        ];
-        write("memory/c", files);
-        assert_eq!(cgroup_free_bytes(root.path(), "4:cpu,memory:/c\n0::/a/b\n"), Some(700));
-        assert_eq!(cgroup_free_bytes(root.path(), "4:memory:/c\n"), Some(750));
-        assert_eq!(cgroup_free_bytes(root.path(), "1:cpu:/a\n"), None);
+        group(&mount, "a", &limited("1000\n", "400\n"));
+        group(&mount, "a/b", &limited("max\n", "300\n"));
+        group(&mount, "a/b/c", &limited("900\n", "150\n"));
+        let free = |membership| cgroup_free_bytes(mount.path(), membership);
+        assert_eq!(free("0::/a\n"), Some(1000 - (400 - 100)));
+        assert_eq!(free("0::/a/b\n"), Some(700), "the limit of the parent");
+        assert_eq!(free("0::/a/b/c\n"), Some(700), "the limit of the grandparent is tighter than 850");
+        group(&mount, "a/b/c", &[("memory.high", "500\n")]);
+        assert_eq!(free("0::/a/b/c\n"), Some(450), "memory.high");
+        group(&mount, "a", &[("memory.max", "200\n")]);
+        assert_eq!(free("0::/a\n"), Some(0), "a group above its limit");
+    }
+
+    #[test]
+    fn v2_groups_without_a_limit_limit_nothing() {
+        let mount = tempfile::tempdir().unwrap();
+        group(&mount, "a", &[("memory.max", "max\n"), ("memory.high", "max\n"), ("memory.current", "400\n")]);
+        for membership in ["0::/a\n", "0::/gone/a\n", "0::/\n", "1:cpu:/a\n", ""] {
+            assert_eq!(cgroup_free_bytes(mount.path(), membership), None, "{membership}");
+        }
+    }
+
+    #[test]
+    fn limit_of_a_container_is_read_at_the_mount_point() {
+        let mount = tempfile::tempdir().unwrap();
+        group(&mount, "", &[("memory.max", "1000\n"), ("memory.current", "400\n"), V2_STAT]);
+        let free = |membership| cgroup_free_bytes(mount.path(), membership);
+        assert_eq!(free("0::/\n"), Some(700), "a cgroup namespace of its own");
+        assert_eq!(free("0::/system.slice/docker-1.scope\n"), Some(700), "the path on the host");
+        assert_eq!(free("0::/../other\n"), None, "outside the namespace");
+    }
+
+    #[test]
+    fn v1_limits_are_read_below_the_memory_controller() {
+        let mount = tempfile::tempdir().unwrap();
+        let limited = |limit, usage| {
+            [
+                ("memory.limit_in_bytes", limit),
+                ("memory.usage_in_bytes", usage),
+                ("memory.stat", "inactive_file 1\ntotal_inactive_file 50\n"),
+            ]
+        };
+        group(&mount, "memory", &limited("9223372036854771712\n", "5000\n"));
+        group(&mount, "memory/c", &limited("900\n", "200\n"));
+        group(&mount, "memory/c/d", &limited("9223372036854771712\n", "100\n"));
+        let free = |membership| cgroup_free_bytes(mount.path(), membership);
+        assert_eq!(free("4:memory:/c\n"), Some(900 - (200 - 50)));
+        assert_eq!(free("5:cpu:/\n4:cpuset,memory:/c/d\n"), Some(750));
+        assert_eq!(free("4:memory:/docker/1\n"), Some(9_223_372_036_854_771_712 - 4950), "no limit");
+        assert_eq!(free("4:memories:/c\n"), None);
+        group(
+            &mount,
+            "memory",
+            &[("memory.stat", "hierarchical_memory_limit 6000\ntotal_inactive_file 50\n")],
+        );
+        assert_eq!(
+            free("4:memory:/docker/1\n"),
+            Some(6000 - 4950),
+            "the limit of a parent outside the mount"
+        );
+        // Both versions: the tighter limit counts.
+        group(&mount, "unified/a", &[("memory.max", "1000\n"), ("memory.current", "400\n"), V2_STAT]);
+        assert_eq!(free("4:memory:/c\n0::/a\n"), Some(700));
     }
 
     #[test]

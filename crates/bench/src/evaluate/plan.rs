@@ -204,7 +204,8 @@ fn threads(subject: &Subject) -> Result<usize, String> {
             model.scale
         ));
     }
-    let fit = usize::try_from(MODEL_MEMORY_BYTES / one.max(1)).unwrap_or(usize::MAX);
+    let budget = free.unwrap_or(u64::MAX).min(MODEL_MEMORY_BYTES);
+    let fit = usize::try_from(budget / one.max(1)).unwrap_or(usize::MAX);
     Ok(cores.min(fit).max(1))
 }
 

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use bench::environment::{FreeMemory, free_memory};
+
 /// Share of the available memory that a sweep uses by default.
 const SHARE_PERCENT: u64 = 80;
 
@@ -27,8 +29,9 @@ impl Gauge {
 
 /// Cells of `cell_bytes` that fit into `budget_bytes` beside each other, at least one.
 pub fn jobs_within(budget_bytes: Option<u64>, cell_bytes: u64) -> usize {
-    let available = || kib_in("/proc/meminfo", "MemAvailable:").map(|kib| (kib << 10) * SHARE_PERCENT / 100);
-    let jobs = budget_bytes.or_else(available).map_or(u64::MAX, |budget| budget / cell_bytes);
+    let share = |free: FreeMemory| free.bytes / 100 * SHARE_PERCENT;
+    let budget = budget_bytes.or_else(|| free_memory().map(share));
+    let jobs = budget.map_or(u64::MAX, |budget| budget / cell_bytes);
     usize::try_from(jobs).unwrap_or(usize::MAX).max(1)
 }
 
