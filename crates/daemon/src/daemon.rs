@@ -13,9 +13,9 @@ use block::export::{
 };
 use block::volume::{Recovery, Superblock};
 use clap::Args;
-use device::SystemClock;
 use device::event_loop::wait_for;
 use device::names::noun;
+use device::{Engine, SystemClock};
 use serde_json::{Value, json};
 
 use crate::control::{self, Below, Cache, ControlSocket, Controlled, Service, lock};
@@ -333,7 +333,9 @@ fn open(options: &Options) -> Result<Served, String> {
         }
         let sector_bytes = options.sector_size.unwrap_or_else(|| sectors::of_disk(&options.disk, &*disk));
         sectors::check_size(&options.disk, &*disk, sector_bytes)?;
-        let below = Arc::new(Mutex::new(vec![("disk", Arc::clone(&disk))]));
+        let below = vec![("disk", Arc::clone(&disk))];
+        warn_of_threads(options, &below);
+        let below = Arc::new(Mutex::new(below));
         let export = Arc::new(ByteExport::with_sectors(Arc::new(DeviceExport::new(disk)), sector_bytes));
         let meter = Meter::new();
         return Ok(Served { export: measured(&meter, export), meter, below, cached: None, recording: None });
@@ -362,8 +364,20 @@ fn open(options: &Options) -> Result<Served, String> {
     let watching = health::watch(current.clone()).map_err(no_thread)?;
     let cached =
         Some(Cached { uncached, admission: Arc::default(), current, devices, recovery, upkeep, watching });
-    let below = Arc::new(Mutex::new(vec![("flash", flash), ("disk", disk)]));
+    let below = vec![("flash", flash), ("disk", disk)];
+    warn_of_threads(options, &below);
+    let below = Arc::new(Mutex::new(below));
     Ok(Served { export: measured(&meter, Arc::new(export)), meter, below, cached, recording: None })
+}
+
+/// Warns of devices whose requests do not use io_uring.
+fn warn_of_threads(options: &Options, below: &[Below]) {
+    for (role, device) in below {
+        let name = if *role == "disk" { Some(&options.disk) } else { options.flash.as_ref() };
+        if let (Some(name), Some(message)) = (name, device.engine().and_then(Engine::warning)) {
+            log_line(format_args!("warning: --{role} {name}: {message}"));
+        }
+    }
 }
 
 fn measured(meter: &Arc<Meter>, export: Arc<dyn Export>) -> Arc<dyn Export> {

@@ -44,6 +44,26 @@ pub enum Engine {
     ThreadPool,
 }
 
+impl Engine {
+    /// The name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io_uring",
+            Self::ThreadPool => "threads",
+        }
+    }
+
+    /// The warning for a device that was meant to use io_uring and does not.
+    #[must_use]
+    pub fn warning(self) -> Option<&'static str> {
+        (self == Self::ThreadPool).then_some(
+            "io_uring is not available (a seccomp profile, as in containers, or kernel.io_uring_disabled): requests go through a few \
+             blocking threads, which limits the queue depth and adds latency",
+        )
+    }
+}
+
 impl FileDevice {
     /// Opens, and with `create` creates, the file or block device at `path`.
     ///

@@ -1,5 +1,6 @@
 //! The result file. Names are stable; ratios range from 0 to 1; unknown values are `null`.
 
+use device::Engine;
 use serde_json::{Map, Value, json};
 
 use super::figures::FIGURES;
@@ -69,7 +70,7 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     if let Some(device) = &report.snapshot.device {
         fields.insert("flash_first_io_error".to_owned(), device.first_error.clone().into());
         fields.insert("flash_buffered".to_owned(), device.buffered.into());
-        fields.insert("flash_io".to_owned(), device.engine.map(super::text::engine_text).into());
+        fields.insert("flash_io".to_owned(), device.engine.map(Engine::name).into());
         let handles = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });
         fields.insert("placement".to_owned(), device.placement.iter().map(handles).collect());
     }

@@ -4,7 +4,6 @@
 use std::fmt::Write;
 
 use cache::stats::{FlashStats, PoolStats, UpkeepStats};
-use device::Engine;
 use device::names::noun;
 use workload::trace::{Cut, ReplayStats};
 
@@ -368,19 +367,10 @@ fn flash_device(out: &mut String, device: &FlashDevice) {
         line(out, format_args!("NVM placement : {consumer} writes with handle {handle}{role}"));
     }
     if let Some(engine) = device.engine {
-        line(out, format_args!("NVM I/O path  : {}", engine_text(engine)));
+        line(out, format_args!("NVM I/O path  : {}", engine.name()));
     }
     if device.buffered {
         line(out, format_args!("NVM I/O went through the page cache: latencies are not those of the device"));
-    }
-}
-
-/// How requests reach the kernel; the value of `flash_io` in the result.
-#[must_use]
-pub fn engine_text(engine: Engine) -> &'static str {
-    match engine {
-        Engine::IoUring => "io_uring",
-        Engine::ThreadPool => "threads",
     }
 }
 

@@ -1,20 +1,15 @@
 //! A warning for flash whose requests do not use io_uring.
 
-use device::{Device, Engine};
+use device::Device;
 
 use crate::config::plan::FlashPlan;
 
 /// The warning for `device`, the flash of `plan`; `None` if it uses io_uring, or if it is in memory or a model.
 #[must_use]
 pub fn warning(plan: &FlashPlan, device: &dyn Device) -> Option<String> {
+    let message = device.engine()?.warning()?;
     let paths: Vec<String> = plan.paths.iter().map(|path| path.display().to_string()).collect();
-    (device.engine() == Some(Engine::ThreadPool)).then(|| {
-        format!(
-            "flash: {}: io_uring is not available (a seccomp profile, as in containers, or kernel.io_uring_disabled): requests go \
-             through a few blocking threads, which limits the queue depth and adds latency",
-            paths.join(", ")
-        )
-    })
+    Some(format!("flash: {}: {message}", paths.join(", ")))
 }
 
 #[cfg(test)]
@@ -22,7 +17,7 @@ mod tests {
     use std::sync::Arc;
 
     use device::file::OpenOptions;
-    use device::{FileDevice, MemoryDevice, SliceDevice};
+    use device::{Engine, FileDevice, MemoryDevice, SliceDevice};
 
     use super::*;
     use crate::run::fit;

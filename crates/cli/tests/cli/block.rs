@@ -26,6 +26,7 @@ mod sectors;
 mod settings_file;
 mod surroundings;
 mod ublk;
+mod without_io_uring;
 
 /// Two files in their own directory, and the commands on them.
 struct Place {

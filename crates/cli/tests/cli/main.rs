@@ -21,6 +21,7 @@ mod ssd_device;
 mod ssd_jobs;
 mod sweep;
 mod trace;
+mod without_io_uring;
 
 use std::process::{Command, Output, Stdio};
 

@@ -9,7 +9,7 @@ use block::volume::superblock::FORMAT_VERSION;
 use block::volume::{Condition, DeviceErrors, Health, Recovery, Stats, Superblock, Volume};
 use device::counters::CounterTable;
 use device::names::noun;
-use device::{Counters, Device};
+use device::{Counters, Device, Engine};
 use serde_json::{Map, Value, json};
 
 use super::requests;
@@ -141,11 +141,12 @@ fn of_counters(stats: &Stats) -> Value {
     Value::Object(all)
 }
 
-/// Counters of a device since it was opened, and the media writes if known.
+/// How requests reach the kernel, counters of a device since it was opened, and the media writes if known.
 pub fn of_device(device: &dyn Device) -> Value {
     let Counters { read_bytes, written_bytes, trimmed_bytes, media_written_bytes, .. } = device.counters();
     let dlwa = media_written_bytes.filter(|_| written_bytes > 0);
     json!({
+        "io": device.engine().map(Engine::name),
         "bytes_read": read_bytes,
         "bytes_host": written_bytes,
         "bytes_trimmed": trimmed_bytes,

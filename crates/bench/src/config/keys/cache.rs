@@ -127,7 +127,7 @@ section! {
         "Queue depth of asynchronous I/O.";
         navy_queue_depth: u64 = 0, "navyQDepth", "", NoEffect(THREADS);
         "Use io_uring instead of libaio.";
-        navy_io_uring: bool = true, "navyEnableIoUring", "", NoEffect("asynchronous I/O is always io_uring");
+        navy_io_uring: bool = true, "navyEnableIoUring", "", NoEffect("asynchronous I/O is io_uring, or threads where it is not permitted");
         "Number of clean regions kept ready for writes; fewer than 2 are 2.";
         navy_clean_regions: u64 = 1, "navyCleanRegions", "regions", HonouredIf(needs::REGIONS);
         "Number of threads that clean regions.";

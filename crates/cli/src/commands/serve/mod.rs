@@ -12,6 +12,7 @@ use cache::config::regions::{OrderConfig, Reinsertion, RipqConfig};
 use cache::policy::eviction::EvictionConfig;
 use cache::{Builder, Cache, FlashConfig, RecoverAfter, SmallItems};
 use clap::Args;
+use device::Engine;
 use device::file::OpenOptions;
 use device::open::DeviceSpec;
 use serde_json::json;
@@ -58,7 +59,11 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     // Before the cache is opened, so that no signal is lost.
     let mut signals =
         Signals::new(signals::of_end()).map_err(|error| format!("cannot handle signals: {error}"))?;
-    let cache = Arc::new(open(settings)?);
+    let (cache, engine) = open(settings)?;
+    let cache = Arc::new(cache);
+    if let (Some(flash), Some(message)) = (&settings.flash, engine.and_then(Engine::warning)) {
+        common.warn(format_args!("--flash {flash}: {message}"));
+    }
     let is_recovered = cache.stats().flash.is_some_and(|flash| flash.recovered);
     let server = Server::start(cache, options).map_err(|error| error.to_string())?;
     let endpoint = metrics_address.map(|address| metrics::start(address, server.figures())).transpose()?;
@@ -88,7 +93,8 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
         counts["cmd_get"], counts["get_hits"], counts["cmd_set"], counts["total_connections"]
     );
     let failures = closed.err().into_iter().map(|error| error.to_string()).collect();
-    Ok(Finding { result: json!({ "counters": counts }), text, failures })
+    let result = json!({ "counters": counts, "flash_io": engine.map(Engine::name) });
+    Ok(Finding { result, text, failures })
 }
 
 fn options(settings: &Settings) -> Result<Options, String> {
@@ -147,8 +153,8 @@ fn check_recovery(settings: &Settings) -> Result<(), String> {
 /// Regions in the flash of a tenant, at least.
 const LEAST_REGIONS: f64 = 16.0;
 
-/// Opens the cache, with the items of the previous server if `recover-after` permits.
-fn open(settings: &Settings) -> Result<Cache, String> {
+/// Opens the cache, with the items of the previous server if `recover-after` permits. Returns the engine of its flash, too.
+fn open(settings: &Settings) -> Result<(Cache, Option<Engine>), String> {
     let eviction = EvictionConfig::new(settings.eviction);
     let mut builder = Cache::builder().dram_bytes(settings.dram).eviction(eviction);
     if let Some(bytes) = settings.max_item_size {
@@ -161,17 +167,19 @@ fn open(settings: &Settings) -> Result<Cache, String> {
     if !settings.tenant.is_empty() {
         builder = builder.pools(tenants.pools());
     }
+    let mut engine = None;
     if let Some(flash) = &settings.flash {
-        builder = with_flash(builder, settings, &tenants, flash)?;
+        (builder, engine) = with_flash(builder, settings, &tenants, flash)?;
     } else if !tenants.flash_partitions().is_empty() {
         return Err("--tenant: a share of flash without --flash: name the file or device".into());
     } else if settings.flash_size.is_some() {
         return Err("--flash-size without --flash: name the file or device".into());
     }
-    builder.open().map_err(|error| match &settings.flash {
+    let cache = builder.open().map_err(|error| match &settings.flash {
         Some(flash) => format!("{flash}: {error}"),
         None => error.to_string(),
-    })
+    })?;
+    Ok((cache, engine))
 }
 
 fn with_flash(
@@ -179,7 +187,7 @@ fn with_flash(
     settings: &Settings,
     tenants: &Tenants,
     name: &str,
-) -> Result<Builder, String> {
+) -> Result<(Builder, Option<Engine>), String> {
     let spec: DeviceSpec = name.parse().map_err(|error| format!("--flash: {error}"))?;
     let options = OpenOptions {
         size_bytes: settings.flash_size,
@@ -188,6 +196,7 @@ fn with_flash(
         ..OpenOptions::default()
     };
     let device = spec.open(&options).map_err(|error| format!("--flash: {error}"))?;
+    let engine = device.engine();
     let mut flash = FlashConfig::new(device);
     for (prefix, share) in tenants.flash_partitions() {
         flash.regions = flash.regions.cut_into((LEAST_REGIONS / share) as u64);
@@ -207,5 +216,5 @@ fn with_flash(
         "ripq" => regions.order = OrderConfig::Ripq(RipqConfig::new(settings.ripq_caching)),
         _ => regions.order = OrderConfig::Fifo,
     }
-    Ok(builder.flash_config(flash).small_item_share(settings.small_item_share))
+    Ok((builder.flash_config(flash).small_item_share(settings.small_item_share), engine))
 }

@@ -7,6 +7,7 @@ use bench::bar::{Bar, Unit};
 use bench::drive::precondition::{self, Options};
 use bench::drive::{self, json, text};
 use clap::Args;
+use device::Engine;
 use serde_json::json;
 
 use super::real::{ConfirmFlags, destroy, finding};
@@ -43,6 +44,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     };
     let fill = || {
         destroy(&arguments.device, &arguments.confirm, &arguments.common, |device, stop| {
+            if let Some(message) = device.engine().and_then(Engine::warning) {
+                arguments.common.warn(format_args!("{}: {message}", arguments.device.display()));
+            }
             let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
             let mut printed = 0;
             let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {
