@@ -189,8 +189,8 @@ async fn open_flash(
     events: Option<&Arc<Events>>,
     waiting: Waiting,
 ) -> Result<(FlashTier, u64), CacheError> {
-    let partitions = Partitions::new(config.pairs.len(), &config.key_prefixes)?;
     let setups = setups(config, clock, whole.seed, callbacks, reported_keys(whole, events).as_ref())?;
+    let partitions = Partitions::new(config.pairs.len(), &config.key_prefixes)?;
     let (pairs, hash_seed) = open_pairs(config, setups, new_seed, waiting).await?;
     let tier = FlashTier::new(Parts {
         pairs,

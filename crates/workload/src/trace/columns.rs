@@ -305,6 +305,10 @@ pub(super) fn units_with_decimals(
     column: &'static str,
     units_per_second: u64,
 ) -> Result<u64, RowError> {
+    // The usual field, without the divisions that decimals need.
+    if let Some(whole) = whole_number(field) {
+        return Ok(nanoseconds(whole, units_per_second));
+    }
     time(field, column, |field| {
         let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
         let whole = whole_number(&field[..point])?;

@@ -2,7 +2,7 @@
 
 use crate::RequestKind;
 use crate::trace::calendar::iso_time_ns;
-use crate::trace::columns::{RowError, is_unknown_size, lossy, number, units_with_decimals};
+use crate::trace::columns::{RowError, is_unknown_size, lossy, number, units_with_decimals, whole_number};
 use crate::trace::rows::Rows;
 
 /// A time in units of the format, or a date and time as in ISO 8601.
@@ -32,6 +32,10 @@ pub(in crate::trace) fn optional_size(
     absent_bytes: u64,
     rows: &mut Rows,
 ) -> Result<u64, RowError> {
+    // The usual field, without the cost of a result that can carry an error's text.
+    if let Some(size) = whole_number(field) {
+        return Ok(size);
+    }
     let size = number(field, "size", u64::MAX).and_then(|size| size.ok_or(RowError::Missing("size")));
     match size {
         Err(reason) if is_unknown_size(field) => {
