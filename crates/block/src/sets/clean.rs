@@ -293,14 +293,6 @@ impl Sets {
         self.geometry.ways * u32::from(self.tuning.dirty_percent) / 100
     }
 
-    /// Whether the set of `block` has seven eighths of the dirty blocks that `dirty_percent` permits, so that requests in flight may
-    /// exceed the limit, which causes cleaning.
-    #[must_use]
-    pub fn is_near_dirty_limit(&self, block: u64) -> bool {
-        let state = &self.states[self.set_of(block) as usize];
-        u32::from(state.dirty) * 8 >= self.dirty_limit() * 7
-    }
-
     #[inline]
     pub(super) fn queue_if_above_threshold(&mut self, set: u32) {
         if self.is_above_threshold(set) {

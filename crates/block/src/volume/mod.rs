@@ -27,7 +27,7 @@
 //!
 //! # Lock order
 //!
-//! Range locks (`ranges.rs`) are held across I/O and taken in this order: `blocks`, `disk_writers`, `destager`, `metadata_writer`.
+//! Range locks (`ranges.rs`) are held across I/O and taken in this order: `bypass_turn`, `blocks`, `disk_writers`, `destager`, `metadata_writer`.
 //! `cleaning_turn` is taken before `disk_writers`, by a batch of cleaning that holds no other range. A commit may have to write a
 //! table, which takes `metadata_writer`; so nothing waits for a commit while it holds `metadata_writer`, except the commit that
 //! ends a table, which never writes another.
@@ -64,6 +64,7 @@ pub mod record;
 mod recovery;
 mod replace;
 mod segment;
+mod sequential_writes;
 mod shared;
 mod slot_queue;
 mod slot_wait;

@@ -208,6 +208,7 @@ pub(super) fn shared_of(
         disk: Arc::new(Disk::new(disk, superblock.disk.bytes, Arc::clone(&timer))),
         os_identity,
         timer,
+        bypass_turn: Arc::default(),
         blocks: Arc::default(),
         disk_writers: Arc::default(),
         destager: Arc::default(),

@@ -25,6 +25,8 @@ pub(super) struct Shared {
     pub(super) timer: Arc<dyn Timer>,
     pub(super) uuid: u128,
     pub(super) layout: Layout,
+    /// Its range 0..1 is locked by a sequential write that bypasses the cache, until it is submitted to the disk.
+    pub(super) bypass_turn: Arc<RangeLock>,
     /// Locks blocks of the cache for requests other than plain hits.
     pub(super) blocks: Arc<RangeLock>,
     /// Locks blocks of the disk that are being written.

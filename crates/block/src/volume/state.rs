@@ -9,6 +9,7 @@ use super::journal::{Journal, PageRelease};
 use super::layout::Layout;
 use super::pages::Pages;
 use super::record::{PageContents, Sectors};
+use super::sequential_writes::ComingBlocks;
 use super::slot_queue::{MAX_CLEANERS, SlotDemand, SlotQueue};
 use super::stats::IoCounts;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
@@ -32,6 +33,7 @@ pub(super) struct State {
     pub(super) io: IoCounts,
     /// The epochs of an ordered volume.
     pub(super) epochs: Option<Epochs>,
+    pub(super) coming_blocks: ComingBlocks,
     /// Writes that wait for slots.
     pub(super) slot_queue: SlotQueue,
     /// Callers that wait until everything is clean.
@@ -102,6 +104,7 @@ impl State {
             page_of: vec![NO_PAGE; slots],
             crc_of: superblock.checksums.then(|| vec![0; slots]),
             damaged: HashMap::new(),
+            coming_blocks: ComingBlocks::new(),
             foreign_blocks: Vec::new(),
             partial: HashMap::new(),
         }

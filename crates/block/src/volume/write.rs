@@ -1,10 +1,11 @@
 //! Writes: to free pages, to the disk, or to both, as the mode and the sets decide.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 
 use device::{Device, IoBuffer, IoError, IoSlice};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, poll_immediate};
 
 use super::disk_io::DiskWrite;
 use super::error::{Result, VolumeError, VolumeErrorKind};
@@ -61,7 +62,7 @@ impl Shared {
     pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<bool> {
         self.check_range(offset, data.len() as u64)?;
         let blocks = self.blocks_of(&(offset..offset + data.len() as u64));
-        let mode = {
+        let (mode, _cached) = {
             let mut state = self.state.lock();
             state.health.check_open()?;
             let (admit, stream_bytes) =
@@ -69,8 +70,14 @@ impl Shared {
             // The disk of an ordered volume gets flushed data only.
             let may_bypass =
                 admit == Admit::Yes && state.epochs.is_none() && self.is_sequential(data.len(), stream_bytes);
-            let bypasses = may_bypass && is_near_dirty_limit(&state, blocks);
-            WriteMode { admit: if bypasses { Admit::Bypass } else { admit }, may_bypass }
+            let is_limited = may_bypass && state.sets.tuning().mode.keeps_dirty();
+            let cached = is_limited.then(|| self.cache_sequential(&mut state, blocks.clone()));
+            let bypasses = matches!(cached, Some(None));
+            if bypasses && self.remove_clean_ahead(&mut state, &blocks) {
+                drop(state);
+                self.commit_in_background();
+            }
+            (WriteMode { admit: if bypasses { Admit::Bypass } else { admit }, may_bypass }, cached)
         };
         let segments: Vec<Range<u64>> = self.segments(offset, data.len()).collect();
         let write = |segment: &Range<u64>| {
@@ -99,8 +106,13 @@ impl Shared {
         let mut attempts = 0;
         loop {
             attempts += 1;
+            // Otherwise a write that waits for a commit would be overtaken, and the disk's head would move back for it.
+            let turn = match mode.admit {
+                Admit::Bypass => Some(self.bypass_turn.lock(0..1).await),
+                _ => None,
+            };
             let (work, targets) = self.plan_write(segment, &self.parts(segment), mode).await?;
-            match self.write_targets(&work, &targets, segment, &data).await {
+            match self.write_targets(&work, &targets, segment, &data, turn).await {
                 // A clean block with a damaged page was dropped, so the retry reads the kept sectors from the disk. Or the
                 // flash failed: the retry succeeds if it can do without the flash.
                 Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
@@ -117,6 +129,7 @@ impl Shared {
         targets: &[Target],
         segment: &Range<u64>,
         data: &IoSlice,
+        turn: Option<RangeGuard>,
     ) -> Result<bool> {
         let pages = self.prepare_pages(work, targets, segment, data).await?;
         let requests = self.page_writes(&pages);
@@ -126,7 +139,13 @@ impl Shared {
         let is_on_flash_alone = targets.iter().any(|target| !target.to_disk);
         let needs_disk = targets.iter().any(|target| target.to_disk);
         let incoming = (is_on_flash_alone && !needs_disk).then(|| IncomingWrite::new(self));
-        let disk_result = self.write_disk(work, targets, data).await;
+        let mut to_disk = pin!(self.write_disk(work, targets, data));
+        let completed = poll_immediate(to_disk.as_mut()).await;
+        drop(turn);
+        let disk_result = match completed {
+            Some(result) => result,
+            None => to_disk.await,
+        };
         let mut flash_result = Ok(());
         for pending in to_flash {
             if let Err(error) = pending.await {
@@ -411,12 +430,6 @@ impl Target {
     fn disk_only(part: &Part, decided: Option<Decided>) -> Self {
         Self { part: part.clone(), destination: None, old: None, to_disk: true, decided }
     }
-}
-
-/// Whether one of the blocks' sets has nearly reached its limit of dirty blocks. Sequential writes would then share the disk with
-/// cleaning, whose head movements make it slower than the disk alone.
-fn is_near_dirty_limit(state: &State, mut blocks: Range<u64>) -> bool {
-    state.sets.tuning().mode.keeps_dirty() && blocks.any(|block| state.sets.is_near_dirty_limit(block))
 }
 
 /// Reverses the statistics and policy updates of a segment that is repeated.

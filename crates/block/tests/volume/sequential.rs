@@ -172,6 +172,44 @@ fn sequential_writes_longer_than_the_cache_are_as_fast_as_the_disk() {
     assert!(slow.is_empty(), "{slow:#?}");
 }
 
+/// Writes that bypass the cache wait neither for cleaning, nor one by one for the removal of clean blocks.
+#[test]
+fn sequential_writes_past_a_small_write_back_cache_are_as_fast_as_the_disk() {
+    let small = Stream { request_bytes: 64 << 10, ..WRITES };
+    let mut slow = Vec::new();
+    for stream in [WRITES, small, Stream { total_bytes: 192 * MIB, ..WRITES }] {
+        let alone = alone_ns(stream);
+        for (flash_bytes, mode) in [(5, Mode::WriteBack), (40, Mode::WriteBack), (5, Mode::WriteOnly)] {
+            for is_full_of_clean_blocks in [false, true] {
+                let world = world(flash_bytes * MIB);
+                let volume = volume(&world, mode);
+                if is_full_of_clean_blocks {
+                    read_all(&world, &volume);
+                }
+                for (pass, elapsed_ns) in (1..).zip(cached_ns(&world, &volume, stream, 2)) {
+                    let relative = relative(alone, elapsed_ns);
+                    let case = format!(
+                        "{mode:?}, {flash_bytes} MiB of flash, full: {is_full_of_clean_blocks}, pass {pass}, {stream:?}: {relative:.2}"
+                    );
+                    println!("{case}");
+                    slow.extend((relative < 0.95).then_some(case));
+                }
+                assert_eq!(volume.stats().counters.cleanings, 0, "the stream shares the disk with cleaning");
+            }
+        }
+    }
+    assert!(slow.is_empty(), "{slow:#?}");
+}
+
+fn read_all(world: &World, volume: &Volume) {
+    let volume = volume.clone();
+    world.run(async move {
+        for number in 0..24 {
+            volume.read(number * MIB, MIB as usize).await.unwrap();
+        }
+    });
+}
+
 /// Flash records no clean blocks in these modes, so the writes wait for no commit.
 #[test]
 fn sequential_writes_over_clean_blocks_in_write_through_modes_are_as_fast_as_the_disk() {
@@ -180,12 +218,7 @@ fn sequential_writes_over_clean_blocks_in_write_through_modes_are_as_fast_as_the
             for stream in [WRITES, Stream { request_bytes: 64 << 10, ..WRITES }] {
                 let world = world(flash_bytes);
                 let volume = volume(&world, mode);
-                let filled = volume.clone();
-                world.run(async move {
-                    for number in 0..24 {
-                        filled.read(number * MIB, MIB as usize).await.unwrap();
-                    }
-                });
+                read_all(&world, &volume);
                 let relative = relative(alone_ns(stream), cached_ns(&world, &volume, stream, 1)[0]);
                 assert!(relative >= 0.95, "{mode:?}, {flash_bytes} of flash, {stream:?}: {relative:.2}");
             }

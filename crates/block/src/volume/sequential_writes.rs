@@ -1,0 +1,93 @@
+//! Sequential writes in a mode that keeps dirty blocks: which of them bypass the cache.
+//!
+//! A sequential write is cached if its sets stay below their limit of dirty blocks. Otherwise it goes to the disk, which it would
+//! share with cleaning, whose head movements make it slower than the disk alone. Before a direct write, the removal of clean copies
+//! must be committed, so they are removed some way ahead of the stream, and one commit in the background covers many requests.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::segment::SEGMENT_BLOCKS;
+use super::shared::Shared;
+use super::state::State;
+
+/// Unit in which clean copies are removed: the next one, when a stream enters another.
+const REMOVAL_BYTES: u64 = 1 << 20;
+
+/// Blocks of cached sequential writes in flight, by set. They are not dirty yet.
+pub(super) type ComingBlocks = BTreeMap<u32, u32>;
+
+/// A cached sequential write in flight.
+pub(super) struct CachedWrite {
+    shared: Arc<Shared>,
+    blocks: ComingBlocks,
+}
+
+impl Drop for CachedWrite {
+    fn drop(&mut self) {
+        let coming = &mut self.shared.state.lock().coming_blocks;
+        for (set, blocks) in &self.blocks {
+            let left = coming.get_mut(set).map_or(0, |left| {
+                *left -= blocks;
+                *left
+            });
+            if left == 0 {
+                coming.remove(set);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Decides whether a sequential write of `blocks` is cached. If so, it counts as dirty until the result is dropped; `None` if it
+    /// bypasses the cache.
+    pub(super) fn cache_sequential(
+        self: &Arc<Self>,
+        state: &mut State,
+        blocks: Range<u64>,
+    ) -> Option<CachedWrite> {
+        let mut by_set = ComingBlocks::new();
+        for block in blocks {
+            let is_dirty = state.sets.find(block).is_some_and(|slot| state.sets.word(slot).is_dirty());
+            if !is_dirty {
+                *by_set.entry(state.sets.set_of(block)).or_default() += 1;
+            }
+        }
+        let limit = state.sets.dirty_limit();
+        let fits = |(set, blocks): (&u32, &u32)| {
+            let coming = state.coming_blocks.get(set).copied().unwrap_or(0);
+            state.sets.set(*set).dirty + coming + blocks <= limit
+        };
+        if !by_set.iter().all(fits) {
+            return None;
+        }
+        for (set, blocks) in &by_set {
+            *state.coming_blocks.entry(*set).or_default() += blocks;
+        }
+        Some(CachedWrite { shared: Arc::clone(self), blocks: by_set })
+    }
+
+    /// Removes the clean copies of the `written` blocks of a sequential write to the disk, and those ahead of it. Returns whether there
+    /// were any: a commit must follow.
+    pub(super) fn remove_clean_ahead(&self, state: &mut State, written: &Range<u64>) -> bool {
+        let unit = REMOVAL_BYTES / u64::from(self.layout.block_bytes);
+        let entered = written.end / unit;
+        let is_inside = written.start / unit == entered && !written.start.is_multiple_of(unit);
+        if is_inside || !state.journal.recovers_clean() {
+            return false;
+        }
+        let mut has_removed = false;
+        for block in written.start..(entered + 2) * unit {
+            let found = state.sets.find(block).filter(|&slot| state.sets.word(slot).can_evict());
+            let Some(slot) = found else { continue };
+            if !state.has_space_for_changes(SEGMENT_BLOCKS as usize) {
+                break;
+            }
+            state.forget(slot, block);
+            state.sets.counters_mut().write_invalidates += 1;
+            has_removed = true;
+        }
+        has_removed
+    }
+}
