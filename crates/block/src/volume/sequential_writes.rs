@@ -4,29 +4,25 @@
 //! share with cleaning, whose head movements make it slower than the disk alone. Before a direct write, the removal of clean copies
 //! must be committed, so they are removed some way ahead of the stream, and one commit in the background covers many requests.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::segment::SEGMENT_BLOCKS;
 use super::shared::Shared;
-use super::state::State;
+use super::state::{IncomingBlocks, State};
 
 /// Unit in which clean copies are removed: the next one, when a stream enters another.
 const REMOVAL_BYTES: u64 = 1 << 20;
 
-/// Blocks of cached sequential writes in flight, by set. They are not dirty yet.
-pub(super) type ComingBlocks = BTreeMap<u32, u32>;
-
 /// A cached sequential write in flight.
 pub(super) struct CachedWrite {
     shared: Arc<Shared>,
-    blocks: ComingBlocks,
+    blocks: IncomingBlocks,
 }
 
 impl Drop for CachedWrite {
     fn drop(&mut self) {
-        let coming = &mut self.shared.state.lock().coming_blocks;
+        let coming = &mut self.shared.state.lock().incoming_blocks;
         for (set, blocks) in &self.blocks {
             let left = coming.get_mut(set).map_or(0, |left| {
                 *left -= blocks;
@@ -47,7 +43,7 @@ impl Shared {
         state: &mut State,
         blocks: Range<u64>,
     ) -> Option<CachedWrite> {
-        let mut by_set = ComingBlocks::new();
+        let mut by_set = IncomingBlocks::new();
         for block in blocks {
             let is_dirty = state.sets.find(block).is_some_and(|slot| state.sets.word(slot).is_dirty());
             if !is_dirty {
@@ -56,14 +52,14 @@ impl Shared {
         }
         let limit = state.sets.dirty_limit();
         let fits = |(set, blocks): (&u32, &u32)| {
-            let coming = state.coming_blocks.get(set).copied().unwrap_or(0);
+            let coming = state.incoming_blocks.get(set).copied().unwrap_or(0);
             state.sets.set(*set).dirty + coming + blocks <= limit
         };
         if !by_set.iter().all(fits) {
             return None;
         }
         for (set, blocks) in &by_set {
-            *state.coming_blocks.entry(*set).or_default() += blocks;
+            *state.incoming_blocks.entry(*set).or_default() += blocks;
         }
         Some(CachedWrite { shared: Arc::clone(self), blocks: by_set })
     }

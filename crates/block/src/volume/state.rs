@@ -1,6 +1,6 @@
 //! The state of a volume, behind one mutex that is never held across I/O.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::epochs::{Epochs, Version};
 use super::error::VolumeError;
@@ -9,11 +9,13 @@ use super::journal::{Journal, PageRelease};
 use super::layout::Layout;
 use super::pages::Pages;
 use super::record::{PageContents, Sectors};
-use super::sequential_writes::ComingBlocks;
 use super::slot_queue::{MAX_CLEANERS, SlotDemand, SlotQueue};
 use super::stats::IoCounts;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
 use crate::sets::{Cleaning, Sets, Slot, Standing, Streams};
+
+/// Blocks of cached sequential writes in flight, by set. They are not dirty yet.
+pub(super) type IncomingBlocks = BTreeMap<u32, u32>;
 
 /// Journal units that must be available per block of the longest run of cleaning.
 const UNITS_PER_RUN_BLOCK: usize = 16;
@@ -33,7 +35,7 @@ pub(super) struct State {
     pub(super) io: IoCounts,
     /// The epochs of an ordered volume.
     pub(super) epochs: Option<Epochs>,
-    pub(super) coming_blocks: ComingBlocks,
+    pub(super) incoming_blocks: IncomingBlocks,
     /// Writes that wait for slots.
     pub(super) slot_queue: SlotQueue,
     /// Callers that wait until everything is clean.
@@ -104,7 +106,7 @@ impl State {
             page_of: vec![NO_PAGE; slots],
             crc_of: superblock.checksums.then(|| vec![0; slots]),
             damaged: HashMap::new(),
-            coming_blocks: ComingBlocks::new(),
+            incoming_blocks: IncomingBlocks::new(),
             foreign_blocks: Vec::new(),
             partial: HashMap::new(),
         }
