@@ -37,7 +37,7 @@ async fn write_end(shared: &Arc<Shared>, work: &Arc<Work>) -> Result<()> {
         }
     }
     shared.record_disk_state().await?;
-    let superblock = Superblock { clean: true, ..shared.superblock.lock().clone() };
+    let superblock = Superblock { clean: true, ..shared.identity.superblock() };
     shared.write_table(work, superblock).await
 }
 

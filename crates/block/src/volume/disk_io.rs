@@ -9,7 +9,8 @@ use std::sync::Arc;
 use device::{Device, ErrorKind, IoBuffer, IoSlice, Pending, Request};
 
 use super::disk::DiskTask;
-use super::error::Result;
+use super::error::{Result, VolumeError};
+use super::identity::ends_crc;
 use super::shared::Shared;
 use super::work::Work;
 
@@ -23,11 +24,18 @@ pub(super) enum DiskWrite {
 }
 
 impl Shared {
+    /// Records checksums and time of the disk for the next opening.
+    pub(super) async fn record_disk_state(&self) -> Result<()> {
+        self.disk.flush().await.map_err(|error| VolumeError::disk("flushing the disk", error))?;
+        self.identity.record_disk(ends_crc(&*self.disk).await?);
+        Ok(())
+    }
+
     /// Reads one block of the disk, padded with zeros at the end of the disk.
     pub(super) async fn read_disk_block(&self, block: u64) -> Result<IoBuffer> {
         self.state.lock().sets.counters_mut().disk_reads += 1;
         let offset = block * u64::from(self.layout.block_bytes);
-        let read = self.disk.read(offset, self.bytes_of(block)).await;
+        let read = self.disk.read(offset, self.grid.bytes_of(block)).await;
         let data = read.map_err(|error| self.disk.failed(DiskTask::Read, error))?;
         if data.len() == self.layout.block_bytes as usize {
             return Ok(data);
@@ -133,18 +141,16 @@ impl Shared {
     /// Before the first write to the disk since opening, records on flash that the checksums of the disk are no longer valid. If the
     /// flash fails, records it in the file's attributes.
     async fn invalidate_disk_checksums(self: &Arc<Self>) {
-        if !self.superblock.lock().disk.is_current {
+        if !self.identity.is_disk_current() {
             return;
         }
         let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
-        let mut superblock = self.superblock.lock().clone();
+        let mut superblock = self.identity.superblock();
         if superblock.disk.is_current {
             superblock.disk.is_current = false;
             // The failed flash is reported to the next request that needs it.
-            if self.write_superblock(&work, superblock).await.is_err() {
-                self.os_identity.set_written(true);
-            }
-            self.superblock.lock().disk.is_current = false;
+            let written = self.write_superblock(&work, superblock).await;
+            self.identity.disk_changes(written.is_ok());
         }
     }
 }

@@ -49,10 +49,10 @@ impl Volume {
             shared.state.lock().forget(slot, block);
         }
         // The recorded checksums are of the old end.
-        shared.claim_disk(false);
-        let disk = DiskIdentity { is_current: false, ..shared.superblock.lock().disk.clone() };
-        let open = Superblock { clean: false, disk, ..shared.superblock.lock().clone() };
-        *shared.superblock.lock() = open;
+        shared.identity.claim_disk(false);
+        let known = shared.identity.superblock();
+        let disk = DiskIdentity { is_current: false, ..known.disk.clone() };
+        shared.identity.install(Superblock { clean: false, disk, ..known });
         shared.write_recovered_table(&work).await?;
         drop(work);
         shared.free_dropped(&dropped);
@@ -96,7 +96,7 @@ impl Shared {
         block: u64,
         old_bytes: u64,
     ) -> Result<()> {
-        if self.is_ordered() {
+        if self.identity.is_ordered() {
             let why = format!(
                 "block {block} at the old end of the disk is dirty and cannot be written out of order: restore the old size of the \
                  disk, write all dirty blocks to it (block flush), and then grow it"
@@ -104,10 +104,12 @@ impl Shared {
             return Err(config_error(why));
         }
         // The disk's end changes. A power cut before the table leaves the old size.
-        let grown = self.superblock.lock().clone();
+        let grown = self.identity.superblock();
         let disk = DiskIdentity { bytes: old_bytes, is_current: false, ..grown.disk.clone() };
         self.write_superblock(work, Superblock { clean: false, disk, ..grown }).await?;
-        self.superblock.lock().disk.bytes = self.disk.bytes();
+        let mut written = self.identity.superblock();
+        written.disk.bytes = self.disk.bytes();
+        self.identity.install(written);
         let copy = self.state.lock().copy(slot);
         let Some(copy) = copy else { return Ok(()) };
         let rest = old_bytes % u64::from(self.layout.block_bytes);

@@ -63,6 +63,7 @@ mod read;
 pub mod record;
 mod recovery;
 mod replace;
+mod samples;
 mod segment;
 mod sequential_writes;
 mod shared;
@@ -128,7 +129,7 @@ impl Volume {
     /// Sector size presented to clients: the one recorded when the volume was created, or 512.
     #[must_use]
     pub fn sector_bytes(&self) -> u32 {
-        self.shared.superblock.lock().disk.sector_bytes.max(SECTOR_BYTES)
+        self.superblock().disk.sector_bytes.max(SECTOR_BYTES)
     }
 
     /// The same volume for a client that must not fill the cache, such as a backup. Its requests use cached blocks and insert no
@@ -153,7 +154,7 @@ impl Volume {
     /// The superblock in force.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
-        self.shared.superblock.lock().clone()
+        self.shared.identity.superblock()
     }
 
     /// Reads `len` bytes at `offset`; both are multiples of 512.

@@ -56,7 +56,7 @@ impl Shared {
             (epoch, versions, damaged)
         };
         let (epoch, versions, damaged) = oldest;
-        let keeps_checksums = self.superblock.lock().checksums;
+        let keeps_checksums = self.identity.keeps_checksums();
         let blocks: Vec<(u64, FlashCopy)> = versions
             .iter()
             .zip(damaged)

@@ -7,7 +7,7 @@ use device::{Device, IoBuffer, IoError, IoSlice, Pending, Request};
 use futures_util::future::join_all;
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::segment::{Part, runs};
+use super::segment::{Grid, Part, runs};
 use super::shared::Shared;
 use super::state::{FlashCopy, State, Written};
 use super::work::Work;
@@ -51,7 +51,7 @@ struct Plan {
 #[derive(Debug, Clone, Copy)]
 struct ReadMode {
     admit: Admit,
-    /// See [`Shared::is_sequential`].
+    /// See [`Grid::is_sequential`].
     is_sequential: bool,
 }
 
@@ -74,15 +74,15 @@ const MAX_FILLING_BYTES: u64 = 64 << 20;
 
 impl Shared {
     pub(super) async fn read(self: &Arc<Self>, offset: u64, len: usize, may_cache: bool) -> Result<IoSlice> {
-        self.check_range(offset, len as u64)?;
+        self.grid.check_range(offset, len as u64)?;
         let mode = {
             let mut state = self.state.lock();
             state.health.check_open()?;
             let (admit, stream_bytes) =
                 admit(&mut state, offset, len, may_cache, |tuning| tuning.read_bypass_bytes);
-            ReadMode { admit, is_sequential: self.is_sequential(len, stream_bytes) }
+            ReadMode { admit, is_sequential: self.grid.is_sequential(len, stream_bytes) }
         };
-        let mut segments = Self::read_segments(offset, len);
+        let mut segments = Grid::read_segments(offset, len);
         let Some(first) = segments.next() else { return Ok(IoBuffer::zeroed(0).into()) };
         if first.end == offset + len as u64 {
             return self.read_segment(&first, mode).await;
@@ -99,7 +99,7 @@ impl Shared {
     }
 
     async fn read_segment(self: &Arc<Self>, segment: &Range<u64>, mode: ReadMode) -> Result<IoSlice> {
-        let (parts, admit) = (self.parts(segment), mode.admit);
+        let (parts, admit) = (self.grid.parts(segment), mode.admit);
         if let Some(plan) = self.plan_hits(&parts, admit) {
             match self.read_hits(&plan, segment).await {
                 // Clean blocks with damaged pages are dropped with the plan. They are read from the disk below.
@@ -110,7 +110,7 @@ impl Shared {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let range = self.blocks.lock(self.blocks_of(segment)).await;
+            let range = self.blocks.lock(self.grid.blocks_of(segment)).await;
             let plan = self.plan_misses(&parts, Work::new(self, Some(range)), admit);
             match self.read_locked(&plan, segment, mode.is_sequential).await {
                 Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
@@ -154,12 +154,12 @@ impl Shared {
         if plan.misses.is_empty() {
             return self.read_hits(plan, segment).await;
         }
-        let from_disk = self.start_disk_reads(&plan.misses, &self.blocks_of(segment), is_sequential);
+        let from_disk = self.start_disk_reads(&plan.misses, &self.grid.blocks_of(segment), is_sequential);
         let old: Vec<Hit> = plan.misses.iter().filter_map(Miss::old).collect();
         if let [(read, _)] = &from_disk[..]
             && plan.hits.is_empty()
             && old.is_empty()
-            && read.blocks == self.blocks_of(segment)
+            && read.blocks == self.grid.blocks_of(segment)
         {
             return self.read_whole(plan, segment, from_disk).await;
         }

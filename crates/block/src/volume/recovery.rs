@@ -23,12 +23,13 @@ use parking_lot::Mutex;
 use super::disk::Disk;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::{FlashMap, damaged};
-use super::identity;
+use super::identity::{self, Identity};
 use super::journal::block::{self, BlockHeader, BlockKind, DamagedHeader, JOURNAL_BLOCK_BYTES};
 use super::journal::commit::{CommitReason, Committed};
 use super::log_replay::written_pages;
 use super::read::crc32c;
 use super::record::Record;
+use super::segment::Grid;
 use super::shared::Shared;
 use super::state::State;
 use super::superblock::{self, Superblock};
@@ -124,9 +125,9 @@ impl Volume {
             loaded => loaded,
         };
         let (shared, mut recovery, dropped) = loaded?;
-        let gate_ms = shared.superblock.lock().tuning.latency_gate_ms;
+        let gate_ms = shared.identity.superblock().tuning.latency_gate_ms;
         shared.set_latency_gate(gate_ms);
-        shared.claim_disk(recovery.was_clean);
+        shared.identity.claim_disk(recovery.was_clean);
         shared.make_durable(&recovery, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
         recovery.elapsed_ns = shared.timer.monotonic_ns().saturating_sub(begun_ns);
@@ -202,11 +203,11 @@ pub(super) fn shared_of(
     state: State,
 ) -> Arc<Shared> {
     Arc::new(Shared {
-        uuid: superblock.uuid,
         layout: superblock.layout,
+        grid: Grid::new(&superblock.layout, superblock.disk.bytes),
         flash,
         disk: Arc::new(Disk::new(disk, superblock.disk.bytes, Arc::clone(&timer))),
-        os_identity,
+        identity: Identity::new(superblock, os_identity),
         timer,
         bypass_turn: Arc::default(),
         blocks: Arc::default(),
@@ -214,7 +215,6 @@ pub(super) fn shared_of(
         destager: Arc::default(),
         metadata_writer: Arc::default(),
         cleaning_turn: Arc::default(),
-        superblock: Mutex::new(superblock),
         pace: Mutex::default(),
         is_paced: AtomicBool::new(false),
         state: Mutex::new(state),
@@ -246,7 +246,7 @@ impl Shared {
         let flushed = self.flash.start(Request::Flush).await;
         flushed.map_err(|error| VolumeError::flash("flushing the recovered state", error))?;
         if recovery.was_clean {
-            let open = Superblock { clean: false, ..self.superblock.lock().clone() };
+            let open = Superblock { clean: false, ..self.identity.superblock() };
             self.write_superblock(&work, open).await?;
             return Ok(());
         }
@@ -264,7 +264,7 @@ impl Shared {
             self.write_recovered_table(&work).await?;
         } else if superblock::copies(&*self.flash).await != superblock::Copies::Agree {
             // Otherwise damage to the newer copy would bring back a superblock whose journal is being overwritten.
-            let superblock = self.superblock.lock().clone();
+            let superblock = self.identity.superblock();
             self.write_superblock(&work, superblock).await?;
         }
         if !needs_table && self.commit_once(0, CommitReason::Table).await? == Committed::JournalFull {

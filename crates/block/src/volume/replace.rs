@@ -87,11 +87,11 @@ impl Volume {
         let (state, _) = moved.into_state(&superblock, &mut found, KeptBlocks::All)?;
         (replaced.blocks, replaced.dirty_blocks) = (found.blocks, found.dirty_blocks);
         let shared = shared_of(Arc::clone(new), disk, timer, os_identity, superblock, state);
-        shared.claim_disk(known.clean);
+        shared.identity.claim_disk(known.clean);
         shared.record_disk_state().await?;
         let work = Work::new(&shared, Some(shared.metadata_writer.lock(0..1).await));
         shared.write_recovered_table(&work).await?;
-        replaced.superblock = shared.superblock.lock().clone();
+        replaced.superblock = shared.identity.superblock();
         Ok(replaced)
     }
 }

@@ -1,11 +1,11 @@
-//! Splitting requests into segments, and segments into blocks.
+//! The blocks of the disk; splitting requests into segments, and segments into blocks.
 
 use std::ops::Range;
 
 use super::SECTOR_BYTES;
-use super::layout::MIN_SPARES;
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::layout::{Layout, MIN_SPARES};
 use super::record::Sectors;
-use super::shared::Shared;
 
 /// Maximum length of a segment. A write allocates all pages of a segment together, or waits without holding any.
 pub(super) const SEGMENT_BLOCKS: u64 = MIN_SPARES as u64 / 2;
@@ -13,7 +13,7 @@ pub(super) const SEGMENT_BLOCKS: u64 = MIN_SPARES as u64 / 2;
 /// Maximum length of a segment of a read. It allocates only the pages that are free, so it can be longer than a segment of a write.
 const READ_SEGMENT_BYTES: u64 = 4 << 20;
 
-/// Minimum length of a stream whose requests are [sequential](Shared::is_sequential); an eighth of the cache if that is less.
+/// Minimum length of a stream whose requests are [sequential](Grid::is_sequential); an eighth of the cache if that is less.
 /// Requests must have an eighth of that: small writes of a log are faster on flash, however many there are.
 const SEQUENTIAL_BYTES: u64 = 512 << 10;
 
@@ -40,11 +40,44 @@ impl Part {
     }
 }
 
-impl Shared {
+/// The disk as blocks of the cache.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grid {
+    disk_bytes: u64,
+    block_bytes: u64,
+    ways: u32,
+    cache_bytes: u64,
+}
+
+impl Grid {
+    pub(super) fn new(layout: &Layout, disk_bytes: u64) -> Self {
+        let block_bytes = u64::from(layout.block_bytes);
+        Self {
+            disk_bytes,
+            block_bytes,
+            ways: layout.ways,
+            cache_bytes: u64::from(layout.slots()) * block_bytes,
+        }
+    }
+
+    /// Fails for a range that is unaligned or outside the volume.
+    pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+        let sector = u64::from(SECTOR_BYTES);
+        let size = self.disk_bytes;
+        let wrong = if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
+            "not aligned to sectors of 512 bytes".to_owned()
+        } else if offset.checked_add(len).is_none_or(|end| end > size) {
+            format!("past the end at {size}")
+        } else {
+            return Ok(());
+        };
+        Err(VolumeError::new(VolumeErrorKind::Invalid, format!("{len} bytes at {offset}: {wrong}")))
+    }
+
     /// Splits `len` bytes at `offset` into segments of at most [`SEGMENT_BLOCKS`] and at most one set: all blocks of a segment may
     /// fall into the same set and must find slots there together.
     pub(super) fn segments(&self, offset: u64, len: usize) -> impl Iterator<Item = Range<u64>> + use<> {
-        let most = SEGMENT_BLOCKS.min(self.layout.ways.into()) * u64::from(self.layout.block_bytes);
+        let most = SEGMENT_BLOCKS.min(self.ways.into()) * self.block_bytes;
         cut(offset..offset + len as u64, most)
     }
 
@@ -56,15 +89,13 @@ impl Shared {
     /// Whether a request of `len` bytes, in a stream of `stream_bytes`, must reach the disk in order and without gaps, because a head
     /// movement takes longer than the transfer.
     pub(super) fn is_sequential(&self, len: usize, stream_bytes: u64) -> bool {
-        let cache_bytes = u64::from(self.layout.slots()) * u64::from(self.layout.block_bytes);
-        let least = SEQUENTIAL_BYTES.min(cache_bytes / 8);
+        let least = SEQUENTIAL_BYTES.min(self.cache_bytes / 8);
         stream_bytes >= least && len as u64 >= least / 8
     }
 
     /// The blocks that overlap a segment.
     pub(super) fn blocks_of(&self, segment: &Range<u64>) -> Range<u64> {
-        let block = u64::from(self.layout.block_bytes);
-        segment.start / block..segment.end.div_ceil(block)
+        segment.start / self.block_bytes..segment.end.div_ceil(self.block_bytes)
     }
 
     /// The parts of a segment, one for each block.
@@ -74,7 +105,7 @@ impl Shared {
 
     /// The part of a segment in one block.
     pub(super) fn part_of(&self, segment: &Range<u64>, block: u64) -> Part {
-        let block_bytes = u64::from(self.layout.block_bytes);
+        let block_bytes = self.block_bytes;
         let (from, to) = (segment.start.max(block * block_bytes), segment.end.min((block + 1) * block_bytes));
         let within = (from - block * block_bytes) as usize..(to - block * block_bytes) as usize;
         Part { block, within, at: (from - segment.start) as usize }
@@ -82,8 +113,7 @@ impl Shared {
 
     /// Bytes of `block` on the disk: less than a block at the end of the disk.
     pub(super) fn bytes_of(&self, block: u64) -> usize {
-        let start = block * u64::from(self.layout.block_bytes);
-        (self.disk.bytes() - start).min(u64::from(self.layout.block_bytes)) as usize
+        (self.disk_bytes - block * self.block_bytes).min(self.block_bytes) as usize
     }
 
     /// All sectors of `block`.
@@ -94,6 +124,14 @@ impl Shared {
     /// The sectors, or `None` if they are all sectors of the block.
     pub(super) fn unless_whole(&self, block: u64, sectors: Sectors) -> Option<Sectors> {
         (!sectors.contains(self.whole(block))).then_some(sectors)
+    }
+
+    /// Blocks that lie in `range` completely, as far as the disk has them.
+    pub(super) fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
+        let block = self.block_bytes;
+        let first = range.start.div_ceil(block);
+        let end = if range.end == self.disk_bytes { range.end.div_ceil(block) } else { range.end / block };
+        first..end.max(first)
     }
 }
 

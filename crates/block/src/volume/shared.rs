@@ -8,25 +8,23 @@ use device::timer::Timer;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-use super::SECTOR_BYTES;
 use super::disk::Disk;
-use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::identity::Identity;
 use super::layout::Layout;
-use super::os_identity::OsIdentity;
 use super::pace::Pace;
 use super::ranges::RangeLock;
+use super::segment::Grid;
 use super::state::State;
-use super::superblock::Superblock;
 
 pub(super) struct Shared {
     pub(super) flash: Arc<dyn Device>,
     pub(super) disk: Arc<Disk>,
-    pub(super) os_identity: OsIdentity,
+    pub(super) identity: Identity,
     pub(super) timer: Arc<dyn Timer>,
-    pub(super) uuid: u128,
     pub(super) layout: Layout,
     /// Its range 0..1 is locked by a sequential write that bypasses the cache, until it is submitted to the disk.
     pub(super) bypass_turn: Arc<RangeLock>,
+    pub(super) grid: Grid,
     /// Locks blocks of the cache for requests other than plain hits.
     pub(super) blocks: Arc<RangeLock>,
     /// Locks blocks of the disk that are being written.
@@ -37,7 +35,6 @@ pub(super) struct Shared {
     pub(super) metadata_writer: Arc<RangeLock>,
     /// Its range 0..1 is locked by the batch of dirty blocks that is being written to the disk.
     pub(super) cleaning_turn: Arc<RangeLock>,
-    pub(super) superblock: Mutex<Superblock>,
     pub(super) pace: Mutex<Pace>,
     /// Whether latencies are measured for [`Pace`].
     pub(super) is_paced: AtomicBool,
@@ -66,24 +63,5 @@ impl Shared {
             let now_ns = self.timer.monotonic_ns();
             self.pace.lock().note(now_ns, now_ns.saturating_sub(begun_ns));
         }
-    }
-
-    /// Whether dirty blocks must reach the disk in the order of flushes.
-    pub(super) fn is_ordered(&self) -> bool {
-        self.superblock.lock().ordered
-    }
-
-    /// Fails for a range that is unaligned or outside the volume.
-    pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
-        let sector = u64::from(SECTOR_BYTES);
-        let size = self.disk.bytes();
-        let wrong = if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
-            "not aligned to sectors of 512 bytes".to_owned()
-        } else if offset.checked_add(len).is_none_or(|end| end > size) {
-            format!("past the end at {size}")
-        } else {
-            return Ok(());
-        };
-        Err(VolumeError::new(VolumeErrorKind::Invalid, format!("{len} bytes at {offset}: {wrong}")))
     }
 }

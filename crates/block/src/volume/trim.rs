@@ -47,7 +47,7 @@ impl Volume {
     /// # Errors
     /// As [`write`](Self::write).
     pub async fn write_zeroes(&self, offset: u64, len: u64, durable: bool) -> Result<()> {
-        self.shared.check_range(offset, len)?;
+        self.shared.grid.check_range(offset, len)?;
         let (mut at, mut is_on_flash_alone) = (offset, false);
         while at < offset + len {
             let bytes = (offset + len - at).min(ZEROS_BYTES as u64);
@@ -60,7 +60,7 @@ impl Volume {
     /// Whether [`unmap`](Self::unmap) frees space on the disk. Otherwise it writes zeros, as [`write_zeroes`](Self::write_zeroes) does.
     #[must_use]
     pub fn unmaps(&self) -> bool {
-        self.shared.disk.trims_to_zeros() && !self.shared.is_ordered()
+        self.shared.disk.trims_to_zeros() && !self.shared.identity.is_ordered()
     }
 
     /// Zeroes a range and frees its space on the disk if trimmed blocks read as zeros there. Dirty blocks are overwritten with zeros in
@@ -69,7 +69,7 @@ impl Volume {
     /// # Errors
     /// As [`write`](Self::write).
     pub async fn unmap(&self, offset: u64, len: u64, durable: bool) -> Result<()> {
-        self.shared.check_range(offset, len)?;
+        self.shared.grid.check_range(offset, len)?;
         if !self.unmaps() || len == 0 {
             return self.write_zeroes(offset, len, durable).await;
         }
@@ -90,7 +90,7 @@ impl Volume {
     /// # Errors
     /// [`Invalid`](super::VolumeErrorKind::Invalid) for a range outside the volume.
     pub fn holes(&self, offset: u64, len: u64) -> Result<Vec<Range<u64>>> {
-        self.shared.check_range(offset, len)?;
+        self.shared.grid.check_range(offset, len)?;
         Ok(self.shared.holes(&(offset..offset + len)))
     }
 
@@ -99,27 +99,27 @@ impl Volume {
     /// # Errors
     /// [`Invalid`](super::VolumeErrorKind::Invalid) for a range outside the volume.
     pub fn extents(&self, offset: u64, len: u64, most: usize) -> Result<Vec<BlockExtent>> {
-        self.shared.check_range(offset, len)?;
+        self.shared.grid.check_range(offset, len)?;
         Ok(self.shared.extents(offset..offset + len, most.max(1)))
     }
 }
 
 impl Shared {
     async fn trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<()> {
-        self.check_range(offset, len)?;
+        self.grid.check_range(offset, len)?;
         // The disk may still need the discarded data for an earlier epoch.
-        if len == 0 || self.is_ordered() {
+        if len == 0 || self.identity.is_ordered() {
             return self.state.lock().health.check_open();
         }
         let range = offset..offset + len;
-        let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(&range)).await));
-        self.discard_blocks(&work, &[self.whole_blocks(&range)]).await.map(drop)
+        let work = Work::new(self, Some(self.blocks.lock(self.grid.blocks_of(&range)).await));
+        self.discard_blocks(&work, &[self.grid.whole_blocks(&range)]).await.map(drop)
     }
 
     /// Trims the whole clean blocks of `range`. Returns those that now read as zeros.
     async fn unmap(self: &Arc<Self>, range: &Range<u64>) -> Result<Vec<Range<u64>>> {
-        let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(range)).await));
-        let whole = self.whole_blocks(range);
+        let work = Work::new(self, Some(self.blocks.lock(self.grid.blocks_of(range)).await));
+        let whole = self.grid.whole_blocks(range);
         let dirty = self
             .search_steps(&whole)
             .flat_map(|step| self.cached_in(&self.state.lock(), &step, Word::is_dirty));
@@ -165,14 +165,6 @@ impl Shared {
             }
             listener.await;
         }
-    }
-
-    /// Blocks that lie in `range` completely, as far as the disk has them.
-    fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
-        let block = u64::from(self.layout.block_bytes);
-        let first = range.start.div_ceil(block);
-        let end = if range.end == self.disk.bytes() { range.end.div_ceil(block) } else { range.end / block };
-        first..end.max(first)
     }
 
     /// Drops the given blocks from the cache. Returns those that are in use, for example being cleaned.
@@ -227,7 +219,7 @@ impl Shared {
     /// Flash is examined before the disk: a block that leaves flash meanwhile is on the disk by then. Locked blocks count as data,
     /// because they may be moving from one to the other.
     fn holes(&self, range: &Range<u64>) -> Vec<Range<u64>> {
-        let blocks = self.blocks_of(range);
+        let blocks = self.grid.blocks_of(range);
         let held = {
             let state = self.state.lock();
             let mut held: Vec<u64> =
@@ -254,7 +246,7 @@ impl Shared {
     fn extents(&self, range: Range<u64>, most: usize) -> Vec<BlockExtent> {
         let state = self.state.lock();
         let mut extents: Vec<BlockExtent> = Vec::new();
-        for part in self.blocks_of(&range).map(|block| self.part_of(&range, block)) {
+        for part in self.grid.blocks_of(&range).map(|block| self.grid.part_of(&range, block)) {
             let slot = state.sets.find(part.block).filter(|&slot| state.copy(slot).is_some());
             let dirty = slot.is_some_and(|slot| state.sets.word(slot).is_dirty());
             let (len, cached) = (part.within.len() as u64, slot.is_some());

@@ -46,7 +46,7 @@ struct Decided {
 #[derive(Debug, Clone, Copy)]
 struct WriteMode {
     admit: Admit,
-    /// Whether the request may bypass the cache where it would have to wait: if it is [sequential](Shared::is_sequential).
+    /// Whether the request may bypass the cache where it would have to wait: if it is [sequential](Grid::is_sequential).
     may_bypass: bool,
 }
 
@@ -60,8 +60,8 @@ const ATTEMPTS: u32 = 4;
 impl Shared {
     /// Writes `data`. Returns whether some of it is only on flash and must be [recorded](Self::log_changes) before the reply.
     pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<bool> {
-        self.check_range(offset, data.len() as u64)?;
-        let blocks = self.blocks_of(&(offset..offset + data.len() as u64));
+        self.grid.check_range(offset, data.len() as u64)?;
+        let blocks = self.grid.blocks_of(&(offset..offset + data.len() as u64));
         let (mode, _cached) = {
             let mut state = self.state.lock();
             state.health.check_open()?;
@@ -69,7 +69,7 @@ impl Shared {
                 admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes);
             // The disk of an ordered volume gets flushed data only.
             let may_bypass =
-                admit == Admit::Yes && state.epochs.is_none() && self.is_sequential(data.len(), stream_bytes);
+                admit == Admit::Yes && state.epochs.is_none() && self.grid.is_sequential(data.len(), stream_bytes);
             let is_limited = may_bypass && state.sets.tuning().mode.keeps_dirty();
             let cached = is_limited.then(|| self.cache_sequential(&mut state, blocks.clone()));
             let bypasses = matches!(cached, Some(None));
@@ -79,7 +79,7 @@ impl Shared {
             }
             (WriteMode { admit: if bypasses { Admit::Bypass } else { admit }, may_bypass }, cached)
         };
-        let segments: Vec<Range<u64>> = self.segments(offset, data.len()).collect();
+        let segments: Vec<Range<u64>> = self.grid.segments(offset, data.len()).collect();
         let write = |segment: &Range<u64>| {
             let bytes = (segment.start - offset) as usize..(segment.end - offset) as usize;
             self.write_segment(segment.clone(), data.part(bytes), mode)
@@ -111,7 +111,7 @@ impl Shared {
                 Admit::Bypass => Some(self.bypass_turn.lock(0..1).await),
                 _ => None,
             };
-            let (work, targets) = self.plan_write(segment, &self.parts(segment), mode).await?;
+            let (work, targets) = self.plan_write(segment, &self.grid.parts(segment), mode).await?;
             match self.write_targets(&work, &targets, segment, &data, turn).await {
                 // A clean block with a damaged page was dropped, so the retry reads the kept sectors from the disk. Or the
                 // flash failed: the retry succeeds if it can do without the flash.
@@ -170,7 +170,7 @@ impl Shared {
         data: &IoSlice,
     ) -> Result<Vec<(Written, IoSlice)>> {
         if targets.iter().any(|target| target.to_disk) {
-            work.hold_range(self.disk_writers.lock(self.blocks_of(segment)).await);
+            work.hold_range(self.disk_writers.lock(self.grid.blocks_of(segment)).await);
             let direct = targets.iter().filter(|target| target.to_disk);
             self.commit_before_disk_write(direct.map(|target| target.part.block..target.part.block + 1))
                 .await?;
@@ -192,7 +192,7 @@ impl Shared {
         let mut queued: Option<QueuedWrite> = None;
         loop {
             let listener = self.changed.listen();
-            let range = self.blocks.lock(self.blocks_of(segment)).await;
+            let range = self.blocks.lock(self.grid.blocks_of(segment)).await;
             match self.decide(range, parts, mode, queued.as_ref().map(QueuedWrite::number))? {
                 Decision::Ready(work, targets) => return Ok((work, targets)),
                 Decision::Wait(WaitFor::Commit(change)) => self.commit(change).await?,
@@ -284,7 +284,7 @@ impl Shared {
         };
         work.pin(state, slot, part.block);
         let page = work.take_page(state, part.block).expect("`obstacle` saw that there are pages for all");
-        let covers_all = part.sectors().contains(self.whole(part.block));
+        let covers_all = part.sectors().contains(self.grid.whole(part.block));
         let old = if covers_all { None } else { state.copy(slot) };
         if let Some(copy) = old {
             work.read_page(state, copy.page);
@@ -349,20 +349,20 @@ impl Shared {
         };
         let has = old
             .as_ref()
-            .map_or(Sectors::default(), |(copy, _)| copy.partial.unwrap_or(self.whole(part.block)));
+            .map_or(Sectors::default(), |(copy, _)| copy.partial.unwrap_or(self.grid.whole(part.block)));
         let mut sectors = has.with(part.sectors());
         let mut bytes = IoBuffer::zeroed(block_bytes);
         // A slot that already lacks sectors needs no further entry.
         let is_new = target.to_disk || old.as_ref().is_none_or(|(copy, _)| copy.partial.is_none());
-        if !sectors.contains(self.whole(part.block)) && !self.may_be_partial(work, sectors, is_new) {
+        if !sectors.contains(self.grid.whole(part.block)) && !self.may_be_partial(work, sectors, is_new) {
             bytes = self.read_disk_block(part.block).await?;
-            sectors = self.whole(part.block);
+            sectors = self.grid.whole(part.block);
         }
         if let Some((copy, old)) = old {
             overlay(&mut bytes, &old, copy);
         }
         bytes[part.within.clone()].copy_from_slice(&new);
-        let written = written(&bytes, self.unless_whole(part.block, sectors));
+        let written = written(&bytes, self.grid.unless_whole(part.block, sectors));
         Ok((written, bytes.into()))
     }
 

@@ -137,7 +137,7 @@ impl Volume {
     pub async fn clean(&self) -> Result<()> {
         let shared = &self.shared;
         shared.state.lock().health.check_open()?;
-        if shared.is_ordered() {
+        if shared.identity.is_ordered() {
             return shared.destage_all().await;
         }
         let (_request, failed_before) = {
@@ -182,7 +182,7 @@ impl Volume {
     /// [`VolumeErrorKind::Config`] if a setting is out of bounds, and the devices' failures.
     pub async fn set_tuning(&self, tuning: Tuning) -> Result<()> {
         let shared = &self.shared;
-        if shared.is_ordered() && !tuning.mode.keeps_dirty() {
+        if shared.identity.is_ordered() && !tuning.mode.keeps_dirty() {
             let why = "an ordered cache must be write-back or write-only: other modes have no order to keep";
             return Err(VolumeError::new(VolumeErrorKind::Config, why));
         }
@@ -207,7 +207,7 @@ impl Volume {
             }
             old
         };
-        let mut superblock = shared.superblock.lock().clone();
+        let mut superblock = shared.identity.superblock();
         superblock.tuning = tuning;
         // If recovery restores clean blocks from now on, flash needs a record of all. If it no longer does, their pages may change
         // without a commit, so recovery must not compare them with the last one.
@@ -246,7 +246,7 @@ impl Shared {
     /// Cleans the blocks that the sets select, up to one flush of the disk. A block that cannot be read or written does not stop
     /// the others.
     pub(super) async fn clean_batch(self: &Arc<Self>) -> Result<Batch> {
-        if self.is_ordered() {
+        if self.identity.is_ordered() {
             return Ok(Batch { cleaned: self.destage_as_needed().await?, failed: None });
         }
         if self.must_pause() {
@@ -452,7 +452,7 @@ impl Shared {
         let sector = u64::from(super::SECTOR_BYTES);
         let sectors = blocks.iter().flat_map(|&(block, copy)| {
             let start = block * u64::from(self.layout.block_bytes);
-            let there = copy.partial.unwrap_or(self.whole(block));
+            let there = copy.partial.unwrap_or(self.grid.whole(block));
             let to_bytes = move |run: Range<u32>| {
                 start + u64::from(run.start) * sector..start + u64::from(run.end) * sector
             };

@@ -34,7 +34,7 @@ impl Shared {
             state.journal.is_half_full() || !state.journal.fits_changes()
         };
         if is_needed {
-            let superblock = self.superblock.lock().clone();
+            let superblock = self.identity.superblock();
             self.write_table(&work, superblock).await?;
         }
         Ok(())
@@ -88,7 +88,7 @@ impl Shared {
     /// journal, which may be full, continues after it. It includes the records of the intent log and starts a new chain, so these are not
     /// replayed again.
     pub(in crate::volume) async fn write_recovered_table(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
-        let mut superblock = self.superblock.lock().clone();
+        let mut superblock = self.identity.superblock();
         let mut checkpoint = {
             let journal = &self.state.lock().journal;
             Checkpoint {
@@ -126,7 +126,7 @@ impl Shared {
     async fn initialize_foreign_blocks(&self) -> Result<()> {
         let foreign = std::mem::take(&mut self.state.lock().foreign_blocks);
         for offset in foreign {
-            let written = self.flash.write(offset, IoBuffer::copy_of(&block::empty(self.uuid))).await;
+            let written = self.flash.write(offset, IoBuffer::copy_of(&block::empty(self.identity.uuid()))).await;
             written.map_err(|error| VolumeError::flash("initializing the journal", error))?;
         }
         Ok(())
@@ -157,9 +157,7 @@ impl Shared {
         work: &Arc<Work>,
         mut superblock: Superblock,
     ) -> Result<()> {
-        superblock.sequence += 1;
-        // Even if the write fails, one copy may be on flash, and the next superblock must be newer.
-        self.superblock.lock().sequence = superblock.sequence;
+        self.identity.number(&mut superblock);
         let steps: Vec<_> = superblock::steps(&*self.flash, &superblock).collect();
         let (completion, written) = Completion::pair();
         let (shared, work, steps) = (Arc::clone(self), Arc::clone(work), steps.into_iter());
@@ -171,7 +169,7 @@ impl Shared {
     pub(in crate::volume) async fn upgrade(self: &Arc<Self>) -> Result<u32> {
         let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
         self.state.lock().health.check_open()?;
-        let superblock = self.superblock.lock().clone();
+        let superblock = self.identity.superblock();
         let old = superblock.format;
         if old < FORMAT_VERSION {
             self.write_table(&work, Superblock { format: FORMAT_VERSION, ..superblock }).await?;
@@ -221,7 +219,7 @@ impl SuperblockWrite {
             state.journal.format = superblock.format;
             state.journal.oldest_sequence = superblock.checkpoint.journal_sequence;
         }
-        *shared.superblock.lock() = superblock;
+        shared.identity.install(superblock);
         shared.changed.notify(usize::MAX);
         drop(work);
         completion.complete(Ok(IoBuffer::empty()));
@@ -321,7 +319,7 @@ impl<'a> TableWriter<'a> {
         let start = self.waiting.len();
         self.waiting.resize(start + JOURNAL_BLOCK_BYTES, 0);
         let into = &mut self.waiting[start..];
-        self.chain = block::encode(BlockKind::Table, self.shared.uuid, &header, &self.units, into);
+        self.chain = block::encode(BlockKind::Table, self.shared.identity.uuid(), &header, &self.units, into);
         self.units.clear();
         self.blocks += 1;
         if self.waiting.len() >= TABLE_WRITE_BYTES.min(self.shared.flash.geometry().max_io_bytes as usize) {
