@@ -1,7 +1,7 @@
 //! The rule on circles: files of a crate that use each other, directly or through others, cannot be read or changed one at a time.
 //!
 //! A file uses another one if it names an item of it, in a `use` or by a path from `crate`, `super` or `self`. An item that a module
-//! re-exports belongs to the file that declares it. Tests do not count.
+//! re-exports belongs to the file that declares it. Tests and visibilities do not count.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -92,7 +92,7 @@ fn used(modules: &BTreeMap<Names, String>) -> HashMap<&Names, HashSet<Names>> {
     let re = |pattern| Regex::new(pattern).expect("the pattern is constant");
     let (import, path) =
         (re(r"(?m)^\s*(pub(?:\([^)]*\))? )?use ([^;]+);"), re(r"\b(?:crate|super|self)(?:::\w+)+"));
-    let ignored = re(r"(?s)\n#\[cfg\(test\)\]\nmod \w+ \{.*|//[^\n]*| as \w+");
+    let ignored = re(r"(?s)\n#\[cfg\(test\)\]\nmod \w+ \{.*|//[^\n]*| as \w+|\(in [^)]*\)");
     let (mut uses, mut declared) = (Vec::new(), HashMap::new());
     for (from, text) in modules {
         let text = ignored.replace_all(text, "");
@@ -201,7 +201,7 @@ mod tests {
             ("a", "use crate::b::B;"),
             ("b", "use crate::c::C;"),
             ("c", "use crate::a::A; // use crate::d::D;\nuse std::fmt;"),
-            ("d", "use crate::a::A;"),
+            ("d", "use crate::a::A;\npub(in crate::e) fn f() {}"),
             ("e", "struct E;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}"),
         ];
         assert!(circles(&modules(&three)).is_empty());

@@ -6,8 +6,9 @@ use device::Device;
 use device::timer::Timer;
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::read::crc32c;
+use super::record::crc32c;
 use super::recovery::verified;
+use super::samples::{check_samples, is_same_on_disk};
 use super::shared::Shared;
 use super::superblock::{self, Copies};
 use super::{OsIdentity, Recovery, Volume};
@@ -92,8 +93,8 @@ impl Volume {
         if superblock::copies(&*flash).await == Copies::Damaged {
             check.add("one of the two superblocks is damaged or cannot be read; the other is used".into());
         }
-        let shared = match verified(flash, disk, timer, os_identity).await {
-            Ok((shared, found, _)) => {
+        let inner = match verified(flash, disk, timer, os_identity).await {
+            Ok((inner, found, _)) => {
                 check.found = Ok(found);
                 if found.damaged_blocks > 0 {
                     check.add(format!(
@@ -102,15 +103,15 @@ impl Volume {
                         found.damaged_blocks
                     ));
                 }
-                shared
+                inner
             }
             Err(error) => return check.refused(error),
         };
         if full {
-            shared.check_blocks(&mut check).await?;
+            check_blocks(&inner.shared, &mut check).await?;
             return Ok(check);
         }
-        match shared.check_samples().await {
+        match check_samples(&inner.shared).await {
             Ok(bad) => bad.into_iter().for_each(|problem| check.add(problem)),
             Err(error) => return check.refused(error),
         }
@@ -118,34 +119,32 @@ impl Volume {
     }
 }
 
-impl Shared {
-    async fn check_blocks(&self, check: &mut Check) -> Result<()> {
-        for slot in (0..self.layout.slots()).map(Slot) {
-            let word = self.state.lock().sets.word(slot);
-            let Some(block) = word.block() else { continue };
-            check.blocks_read += 1;
-            if let Some(problem) = self.page_problem(slot).await {
-                check.add(format!("block {block}: {problem}"));
-            } else if !word.is_dirty() {
-                check.blocks_compared += 1;
-                if !self.is_same_on_disk(slot, block).await? {
-                    check.add(format!("block {block} is clean on flash, but differs from the disk"));
-                }
+async fn check_blocks(shared: &Shared, check: &mut Check) -> Result<()> {
+    for slot in (0..shared.layout.slots()).map(Slot) {
+        let word = shared.state.lock().sets.word(slot);
+        let Some(block) = word.block() else { continue };
+        check.blocks_read += 1;
+        if let Some(problem) = page_problem(shared, slot).await {
+            check.add(format!("block {block}: {problem}"));
+        } else if !word.is_dirty() {
+            check.blocks_compared += 1;
+            if !is_same_on_disk(shared, slot, block).await? {
+                check.add(format!("block {block} is clean on flash, but differs from the disk"));
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    async fn page_problem(&self, slot: Slot) -> Option<String> {
-        let copy = self.state.lock().copy(slot)?;
-        let offset = self.layout.page_offset(copy.page);
-        match self.flash.read(offset, self.layout.block_bytes as usize).await {
-            Err(error) => Some(format!("page {} cannot be read: {error}", copy.page)),
-            Ok(page) => {
-                let crc = crc32c(&page);
-                let is_wrong = copy.crc.is_some_and(|known| known != crc);
-                is_wrong.then(|| format!("the checksum of page {} is wrong", copy.page))
-            }
+async fn page_problem(shared: &Shared, slot: Slot) -> Option<String> {
+    let copy = shared.state.lock().copy(slot)?;
+    let offset = shared.layout.page_offset(copy.page);
+    match shared.flash.read(offset, shared.layout.block_bytes as usize).await {
+        Err(error) => Some(format!("page {} cannot be read: {error}", copy.page)),
+        Ok(page) => {
+            let crc = crc32c(&page);
+            let is_wrong = copy.crc.is_some_and(|known| known != crc);
+            is_wrong.then(|| format!("the checksum of page {} is wrong", copy.page))
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Volume;
 use super::error::Result;
+use super::inner::Inner;
 use super::shared::Shared;
 use super::superblock::Superblock;
 use super::work::Work;
@@ -15,30 +16,31 @@ impl Volume {
     /// # Errors
     /// The devices' failures. The volume is closed nevertheless, and recovered as after a crash.
     pub async fn close(&self) -> Result<()> {
-        let shared = &self.shared;
+        let Inner { shared, committer, disk_io, cleaner, bypass_turn: _, blocks } = &*self.inner;
         // Later requests wait for this lock and then find the volume closed.
-        let everything = shared.blocks.lock(0..u64::MAX).await;
+        let everything = blocks.lock(0..u64::MAX).await;
         let work = Work::new(shared, Some(everything));
-        work.hold_range(shared.disk_writers.lock(0..u64::MAX).await);
+        work.hold_range(disk_io.lock(0..u64::MAX).await);
         // An epoch in flight is written completely; other cleaning stops between two runs.
-        work.hold_range(shared.destager.lock(0..1).await);
-        work.hold_range(shared.metadata_writer.lock(0..1).await);
+        work.hold_range(cleaner.lock_destaging().await);
+        work.hold_range(committer.lock_metadata().await);
         shared.state.lock().health.check_open()?;
         let _closing = Closing(shared);
-        write_end(shared, &work).await
+        write_end(&self.inner, &work).await
     }
 }
 
-async fn write_end(shared: &Arc<Shared>, work: &Arc<Work>) -> Result<()> {
+async fn write_end(inner: &Inner, work: &Arc<Work>) -> Result<()> {
+    let Inner { shared, committer, disk_io, .. } = inner;
     {
         let state = shared.state.lock();
         if state.health.has_failed() {
             return Err(state.health.error());
         }
     }
-    shared.record_disk_state().await?;
+    disk_io.record_disk_state().await?;
     let superblock = Superblock { clean: true, ..shared.identity.superblock() };
-    shared.write_table(work, superblock).await
+    committer.write_table(work, superblock).await
 }
 
 /// Marks the volume as closed when dropped: even on failure, because the upkeep waits for that, and if the future is dropped, because the

@@ -55,11 +55,11 @@ impl Volume {
         let superblock = moved_superblock(&known, &**new)?;
         let places = Places::new(&known.layout, &superblock)?;
         wipe(&**new, &superblock).await?;
-        self.shared.state.lock().pages.record_allocations(true);
-        let mut ahead = CopiedAhead { source: Arc::clone(&self.shared), places };
+        self.inner.shared.state.lock().pages.record_allocations(true);
+        let mut ahead = CopiedAhead { source: Arc::clone(&self.inner.shared), places };
         let copied = ahead.copy_all(&**new).await;
         if copied.is_err() {
-            self.shared.state.lock().pages.record_allocations(false);
+            self.inner.shared.state.lock().pages.record_allocations(false);
         }
         copied.map(|()| ahead)
     }

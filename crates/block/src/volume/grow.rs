@@ -11,8 +11,10 @@ use device::timer::Timer;
 
 use super::create::config_error;
 use super::error::Result;
+use super::inner::Inner;
 use super::record::Sectors;
 use super::recovery::{KeptBlocks, check_flash, load};
+use super::samples::check_samples;
 use super::shared::Shared;
 use super::state::FlashCopy;
 use super::superblock::{self, DiskIdentity, Superblock};
@@ -39,13 +41,14 @@ impl Volume {
         identity::check_grown_disk(&*disk, &superblock, &os_identity).await?;
         check_size(new_bytes, old_bytes, superblock.layout.block_bytes)?;
         superblock.disk.bytes = new_bytes;
-        let (shared, _, dropped) = load(flash, disk, timer, os_identity, superblock, KeptBlocks::All).await?;
-        let work = Work::new(&shared, Some(shared.metadata_writer.lock(0..1).await));
-        let dirty = shared.drop_clean_last_block(old_bytes);
+        let (inner, _, dropped) = load(flash, disk, timer, os_identity, superblock, KeptBlocks::All).await?;
+        let Inner { shared, committer, .. } = &*inner;
+        let work = Work::new(shared, Some(committer.lock_metadata().await));
+        let dirty = drop_clean_last_block(shared, old_bytes);
         // Compared before anything is written, because it may be the wrong disk.
-        shared.check_samples().await?;
+        check_samples(shared).await?;
         if let Some((slot, block)) = dirty {
-            shared.clean_last_block(&work, slot, block, old_bytes).await?;
+            clean_last_block(&inner, &work, slot, block, old_bytes).await?;
             shared.state.lock().forget(slot, block);
         }
         // The recorded checksums are of the old end.
@@ -53,10 +56,10 @@ impl Volume {
         let known = shared.identity.superblock();
         let disk = DiskIdentity { is_current: false, ..known.disk.clone() };
         shared.identity.install(Superblock { clean: false, disk, ..known });
-        shared.write_recovered_table(&work).await?;
+        committer.write_recovered_table(&work).await?;
         drop(work);
-        shared.free_dropped(&dropped);
-        Self { shared, may_cache: true }.close().await?;
+        shared.state.lock().free_pages(dropped);
+        Self { inner, may_cache: true }.close().await?;
         Ok((old_bytes, new_bytes))
     }
 }
@@ -74,51 +77,50 @@ fn check_size(new_bytes: u64, old_bytes: u64, block_bytes: u32) -> Result<()> {
     Ok(())
 }
 
-impl Shared {
-    /// Drops the block at the old end of the disk if it is short and clean. Returns it if it is dirty.
-    fn drop_clean_last_block(&self, old_bytes: u64) -> Option<(Slot, u64)> {
-        let block_bytes = u64::from(self.layout.block_bytes);
-        let (block, rest) = (old_bytes / block_bytes, old_bytes % block_bytes);
-        let mut state = self.state.lock();
-        let slot = state.sets.find(block).filter(|_| rest > 0)?;
-        if state.sets.word(slot).is_dirty() {
-            return Some((slot, block));
-        }
-        state.forget(slot, block);
-        None
+/// Drops the block at the old end of the disk if it is short and clean. Returns it if it is dirty.
+fn drop_clean_last_block(shared: &Shared, old_bytes: u64) -> Option<(Slot, u64)> {
+    let block_bytes = u64::from(shared.layout.block_bytes);
+    let (block, rest) = (old_bytes / block_bytes, old_bytes % block_bytes);
+    let mut state = shared.state.lock();
+    let slot = state.sets.find(block).filter(|_| rest > 0)?;
+    if state.sets.word(slot).is_dirty() {
+        return Some((slot, block));
     }
+    state.forget(slot, block);
+    None
+}
 
-    /// Writes the sectors of that block that lie before the old end to the disk.
-    async fn clean_last_block(
-        self: &Arc<Self>,
-        work: &Arc<Work>,
-        slot: Slot,
-        block: u64,
-        old_bytes: u64,
-    ) -> Result<()> {
-        if self.identity.is_ordered() {
-            let why = format!(
-                "block {block} at the old end of the disk is dirty and cannot be written out of order: restore the old size of the \
-                 disk, write all dirty blocks to it (block flush), and then grow it"
-            );
-            return Err(config_error(why));
-        }
-        // The disk's end changes. A power cut before the table leaves the old size.
-        let grown = self.identity.superblock();
-        let disk = DiskIdentity { bytes: old_bytes, is_current: false, ..grown.disk.clone() };
-        self.write_superblock(work, Superblock { clean: false, disk, ..grown }).await?;
-        let mut written = self.identity.superblock();
-        written.disk.bytes = self.disk.bytes();
-        self.identity.install(written);
-        let copy = self.state.lock().copy(slot);
-        let Some(copy) = copy else { return Ok(()) };
-        let rest = old_bytes % u64::from(self.layout.block_bytes);
-        let has = Sectors::range(0, (rest / u64::from(SECTOR_BYTES)) as u32);
-        let has = copy.partial.map_or(has, |known| Sectors(known.0 & has.0));
-        let failed_before = self.disk.flushes_failed();
-        self.write_copies(work, &[(block, FlashCopy { partial: Some(has), ..copy })]).await?;
-        self.flush_disk(failed_before).await?;
-        self.state.lock().sets.mark_clean(slot);
-        Ok(())
+/// Writes the sectors of that block that lie before the old end to the disk.
+async fn clean_last_block(
+    inner: &Inner,
+    work: &Arc<Work>,
+    slot: Slot,
+    block: u64,
+    old_bytes: u64,
+) -> Result<()> {
+    let Inner { shared, committer, disk_io, cleaner, .. } = inner;
+    if shared.identity.is_ordered() {
+        let why = format!(
+            "block {block} at the old end of the disk is dirty and cannot be written out of order: restore the old size of the \
+             disk, write all dirty blocks to it (block flush), and then grow it"
+        );
+        return Err(config_error(why));
     }
+    // The disk's end changes. A power cut before the table leaves the old size.
+    let grown = shared.identity.superblock();
+    let disk = DiskIdentity { bytes: old_bytes, is_current: false, ..grown.disk.clone() };
+    committer.write_superblock(work, Superblock { clean: false, disk, ..grown }).await?;
+    let mut written = shared.identity.superblock();
+    written.disk.bytes = shared.disk.bytes();
+    shared.identity.install(written);
+    let copy = shared.state.lock().copy(slot);
+    let Some(copy) = copy else { return Ok(()) };
+    let rest = old_bytes % u64::from(shared.layout.block_bytes);
+    let has = Sectors::range(0, (rest / u64::from(SECTOR_BYTES)) as u32);
+    let has = copy.partial.map_or(has, |known| Sectors(known.0 & has.0));
+    let failed_before = shared.disk.flushes_failed();
+    cleaner.write_copies(work, &[(block, FlashCopy { partial: Some(has), ..copy })]).await?;
+    disk_io.flush_since(failed_before).await?;
+    shared.state.lock().sets.mark_clean(slot);
+    Ok(())
 }

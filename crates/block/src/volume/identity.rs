@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::os_identity::OsIdentity;
-use super::read::crc32c;
+use super::record::crc32c;
 use super::superblock::{DiskIdentity, Superblock};
 
 /// Length in bytes of the disk's start and end whose checksums are recorded.

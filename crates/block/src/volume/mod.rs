@@ -38,6 +38,7 @@
 //! The reasons, and the rejected alternatives, are in `DESIGN.md`.
 
 mod check;
+mod cleaning;
 mod close;
 pub mod config;
 mod copy_ahead;
@@ -46,14 +47,15 @@ mod disk;
 mod disk_io;
 mod epochs;
 pub mod error;
+mod flash_io;
 mod flash_map;
 mod grow;
 mod health;
 mod identity;
+mod inner;
 pub mod journal;
 pub mod layout;
 mod log_replay;
-mod order;
 mod os_identity;
 mod pace;
 mod page_copy;
@@ -68,15 +70,14 @@ mod segment;
 mod sequential_writes;
 mod shared;
 mod slot_queue;
-mod slot_wait;
 mod state;
 pub mod stats;
 pub mod superblock;
 mod trim;
+mod upkeep;
 mod work;
 mod write;
 mod write_blocker;
-mod writeback;
 
 #[cfg(test)]
 mod tests;
@@ -84,6 +85,7 @@ mod tests;
 use std::sync::Arc;
 
 use device::IoSlice;
+use parking_lot::MutexGuard;
 
 pub use check::Check;
 pub use config::{Health, VolumeConfig};
@@ -99,7 +101,8 @@ pub use stats::{IoCounts, Stats};
 pub use superblock::Superblock;
 pub use trim::BlockExtent;
 
-use shared::Shared;
+use inner::Inner;
+use state::State;
 
 use crate::sets::Mode;
 
@@ -109,21 +112,25 @@ use crate::sets::Mode;
 /// not take effect.
 #[derive(Clone)]
 pub struct Volume {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
     may_cache: bool,
 }
 
 impl Volume {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.shared.state.lock()
+    }
+
     /// Size of the volume, which is the size of the disk.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
-        self.shared.disk.bytes()
+        self.inner.shared.disk.bytes()
     }
 
     /// Block size. Requests that are aligned to it are the fastest.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
-        self.shared.layout.block_bytes
+        self.inner.shared.layout.block_bytes
     }
 
     /// Sector size presented to clients: the one recorded when the volume was created, or 512.
@@ -136,25 +143,25 @@ impl Volume {
     /// others. An ordered volume still caches its writes.
     #[must_use]
     pub fn without_caching(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), may_cache: false }
+        Self { inner: Arc::clone(&self.inner), may_cache: false }
     }
 
     /// Whether both are the same open volume.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Whether a read miss inserts its block: not after [`without_caching`](Self::without_caching), and not in write-only mode.
     #[must_use]
     pub fn caches_reads(&self) -> bool {
-        self.may_cache && self.shared.state.lock().sets.tuning().mode != Mode::WriteOnly
+        self.may_cache && self.state().sets.tuning().mode != Mode::WriteOnly
     }
 
     /// The superblock in force.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
-        self.shared.identity.superblock()
+        self.inner.shared.identity.superblock()
     }
 
     /// Reads `len` bytes at `offset`; both are multiples of 512.
@@ -163,9 +170,9 @@ impl Volume {
     /// [`VolumeErrorKind::Invalid`] for a range outside the volume; [`VolumeErrorKind::Disk`] or [`VolumeErrorKind::Flash`] if the
     /// only copy of a block cannot be read.
     pub async fn read(&self, offset: u64, len: usize) -> Result<IoSlice> {
-        let begun = self.shared.begin_measure();
-        let read = self.shared.read(offset, len, self.may_cache).await;
-        self.shared.end_measure(begun);
+        let begun = self.inner.cleaner.begin_measure();
+        let read = self.inner.read(offset, len, self.may_cache).await;
+        self.inner.cleaner.end_measure(begun);
         read
     }
 
@@ -174,10 +181,10 @@ impl Volume {
     /// # Errors
     /// As [`read`](Self::read). After an error each sector of the range holds its old or its new contents.
     pub async fn write(&self, offset: u64, data: IoSlice, durable: bool) -> Result<()> {
-        let begun = self.shared.begin_measure();
-        let is_on_flash_alone = self.shared.write(offset, data, self.may_cache).await?;
+        let begun = self.inner.cleaner.begin_measure();
+        let is_on_flash_alone = self.inner.write(offset, data, self.may_cache).await?;
         let acknowledged = self.acknowledge(is_on_flash_alone, durable).await;
-        self.shared.end_measure(begun);
+        self.inner.cleaner.end_measure(begun);
         acknowledged
     }
 
@@ -185,7 +192,7 @@ impl Volume {
     async fn acknowledge(&self, is_on_flash_alone: bool, durable: bool) -> Result<()> {
         match (durable, is_on_flash_alone) {
             (true, _) => self.flush().await,
-            (false, true) => self.shared.log_changes().await,
+            (false, true) => self.inner.committer.log_changes().await,
             (false, false) => Ok(()),
         }
     }
@@ -196,14 +203,14 @@ impl Volume {
     /// The devices' failures. Writes since the last successful flush may then be lost in a crash.
     pub async fn flush(&self) -> Result<()> {
         let target = {
-            let state = self.shared.state.lock();
+            let state = self.state();
             state.health.check_open()?;
             state.journal.last_change()
         };
-        self.shared.flush_changes(target).await?;
-        let mut state = self.shared.state.lock();
+        self.inner.committer.flush_changes(target).await?;
+        let mut state = self.state();
         state.io.client_flushes += 1;
-        state.journal.client_flushed(self.shared.timer.monotonic_ns());
+        state.journal.client_flushed(self.inner.shared.timer.monotonic_ns());
         drop(state);
         Ok(())
     }
@@ -214,16 +221,16 @@ impl Volume {
     /// # Errors
     /// If the flash fails, and [`VolumeErrorKind::Closed`].
     pub async fn upgrade(&self) -> Result<u32> {
-        self.shared.upgrade().await
+        self.inner.committer.upgrade().await
     }
 
     /// Current statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let disk_errors = self.shared.disk.current_errors();
-        let (disk_read_errors, disk_write_errors) = self.shared.disk.error_counts();
-        let state = self.shared.state.lock();
-        let pace = self.shared.pace.lock();
+        let disk_errors = self.inner.shared.disk.current_errors();
+        let (disk_read_errors, disk_write_errors) = self.inner.shared.disk.error_counts();
+        let state = self.state();
+        let (latency_ns_p99, clean_seconds_left) = self.inner.cleaner.rates(state.sets.dirty_blocks());
         let (hot_blocks, warm_blocks) = state.sets.hot_and_warm_blocks();
         let (promotions, demotions) = state.sets.promotions_and_demotions();
         Stats {
@@ -238,16 +245,16 @@ impl Volume {
                 ssd_write_errors: state.health.errors(),
                 ..state.io
             },
-            capacity_blocks: u64::from(self.shared.layout.slots()),
+            capacity_blocks: u64::from(self.inner.shared.layout.slots()),
             held_blocks: state.sets.held_blocks(),
             dirty_blocks: state.sets.dirty_blocks(),
             uncommitted_blocks: (state.journal.clean_inserted() + state.filling_blocks) as u64,
-            block_bytes: self.shared.layout.block_bytes,
+            block_bytes: self.inner.shared.layout.block_bytes,
             memory_bytes: state.memory_bytes() as u64,
             journal_used_blocks: state.journal.used(),
             journal_blocks: state.journal.blocks(),
-            latency_ns_p99: pace.p99_ns(),
-            clean_seconds_left: pace.seconds_for(state.sets.dirty_blocks()),
+            latency_ns_p99,
+            clean_seconds_left,
             health: state.health.condition(disk_errors, 0).health,
         }
     }
@@ -255,13 +262,13 @@ impl Volume {
     /// The volume's health and device errors.
     #[must_use]
     pub fn condition(&self) -> Condition {
-        let disk_errors = self.shared.disk.current_errors();
-        self.shared.state.lock().health.condition(disk_errors, self.shared.timer.monotonic_ns())
+        let disk_errors = self.inner.shared.disk.current_errors();
+        self.state().health.condition(disk_errors, self.inner.shared.timer.monotonic_ns())
     }
 
     /// Resets all counters except those of errors.
     pub fn zero_stats(&self) {
-        let mut state = self.shared.state.lock();
+        let mut state = self.state();
         state.sets.zero_counters();
         state.io.zero();
     }

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 
 use super::error::{Result, VolumeError};
 use super::layout::Layout;
-use super::read::crc32c;
+use super::record::crc32c;
 
 /// Concurrent page copies.
 pub(super) const PAGES_AT_ONCE: usize = 64;

@@ -13,25 +13,20 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use device::timer::Timer;
 use device::{Device, IoBuffer, Request};
-use event_listener::Event;
-use parking_lot::Mutex;
 
-use super::disk::Disk;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::{FlashMap, damaged};
-use super::identity::{self, Identity};
+use super::identity;
+use super::inner::Inner;
 use super::journal::block::{self, BlockHeader, BlockKind, DamagedHeader, JOURNAL_BLOCK_BYTES};
 use super::journal::commit::{CommitReason, Committed};
 use super::log_replay::written_pages;
-use super::read::crc32c;
-use super::record::Record;
-use super::segment::Grid;
+use super::record::{Record, crc32c};
+use super::samples::check_samples;
 use super::shared::Shared;
-use super::state::State;
 use super::superblock::{self, Superblock};
 use super::work::Work;
 use super::{OsIdentity, Pairing, Volume};
@@ -124,14 +119,15 @@ impl Volume {
             }
             loaded => loaded,
         };
-        let (shared, mut recovery, dropped) = loaded?;
+        let (inner, mut recovery, dropped) = loaded?;
+        let shared = &inner.shared;
         let gate_ms = shared.identity.superblock().tuning.latency_gate_ms;
-        shared.set_latency_gate(gate_ms);
+        inner.cleaner.set_latency_gate(gate_ms);
         shared.identity.claim_disk(recovery.was_clean);
-        shared.make_durable(&recovery, &dropped).await?;
+        make_durable(&inner, &recovery, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
         recovery.elapsed_ns = shared.timer.monotonic_ns().saturating_sub(begun_ns);
-        Ok((Self { shared, may_cache: true }, recovery))
+        Ok((Self { inner, may_cache: true }, recovery))
     }
 }
 
@@ -145,7 +141,7 @@ pub(super) enum KeptBlocks {
 }
 
 /// A recovered volume before any write, and the pages of dropped blocks.
-pub(super) type Loaded = (Arc<Shared>, Recovery, Vec<u32>);
+pub(super) type Loaded = (Arc<Inner>, Recovery, Vec<u32>);
 
 /// Loads a volume whose disk matches, apart from the comparison of blocks.
 pub(super) async fn verified(
@@ -169,7 +165,7 @@ async fn sampled(
 ) -> Result<Loaded> {
     let loaded = verified(flash, disk, timer, os_identity).await?;
     // Damaged pages are counted when a client reads them.
-    let _bad = loaded.0.check_samples().await?;
+    let _bad = check_samples(&loaded.0.shared).await?;
     Ok(loaded)
 }
 
@@ -190,38 +186,8 @@ pub(super) async fn load(
     let (found, mut recovery) = FlashMap::read(&*flash, &superblock).await?;
     let (state, dropped) = found.into_state(&superblock, &mut recovery, kept)?;
     recovery.was_forced = kept == KeptBlocks::DirtyOnly;
-    Ok((shared_of(flash, disk, timer, os_identity, superblock, state), recovery, dropped))
-}
-
-/// Builds the volume from its state.
-pub(super) fn shared_of(
-    flash: Arc<dyn Device>,
-    disk: Arc<dyn Device>,
-    timer: Arc<dyn Timer>,
-    os_identity: OsIdentity,
-    superblock: Superblock,
-    state: State,
-) -> Arc<Shared> {
-    Arc::new(Shared {
-        layout: superblock.layout,
-        grid: Grid::new(&superblock.layout, superblock.disk.bytes),
-        flash,
-        disk: Arc::new(Disk::new(disk, superblock.disk.bytes, Arc::clone(&timer))),
-        identity: Identity::new(superblock, os_identity),
-        timer,
-        bypass_turn: Arc::default(),
-        blocks: Arc::default(),
-        disk_writers: Arc::default(),
-        destager: Arc::default(),
-        metadata_writer: Arc::default(),
-        cleaning_turn: Arc::default(),
-        pace: Mutex::default(),
-        is_paced: AtomicBool::new(false),
-        state: Mutex::new(state),
-        changed: Event::new(),
-        log_advanced: Event::new(),
-        slots_freed: Event::new(),
-    })
+    let shared = Shared::new(flash, disk, timer, os_identity, superblock, state);
+    Ok((Inner::new(shared), recovery, dropped))
 }
 
 pub(super) fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
@@ -239,50 +205,41 @@ pub(super) fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result
     Ok(())
 }
 
-impl Shared {
-    /// Makes the recovered state durable and marks the volume as open (rule 6).
-    async fn make_durable(self: &Arc<Self>, recovery: &Recovery, dropped: &[u32]) -> Result<()> {
-        let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
-        let flushed = self.flash.start(Request::Flush).await;
-        flushed.map_err(|error| VolumeError::flash("flushing the recovered state", error))?;
-        if recovery.was_clean {
-            let open = Superblock { clean: false, ..self.identity.superblock() };
-            self.write_superblock(&work, open).await?;
-            return Ok(());
-        }
-        let needs_table = {
-            let state = self.state.lock();
-            recovery.was_forced
-                || !dropped.is_empty()
-                // A commit would make the damaged one appear whole.
-                || !state.damaged.is_empty()
-                || !state.foreign_blocks.is_empty()
-                || recovery.damaged_blocks > 0
-                || !state.journal.fits_changes()
-        };
-        if needs_table {
-            self.write_recovered_table(&work).await?;
-        } else if superblock::copies(&*self.flash).await != superblock::Copies::Agree {
-            // Otherwise damage to the newer copy would bring back a superblock whose journal is being overwritten.
-            let superblock = self.identity.superblock();
-            self.write_superblock(&work, superblock).await?;
-        }
-        if !needs_table && self.commit_once(0, CommitReason::Table).await? == Committed::JournalFull {
-            return Err(damaged("the journal has no space for the commit that ends recovery"));
-        }
-        self.free_dropped(dropped);
-        // Writes of the previous process to the disk may not be durable yet; the next flush must include the disk.
-        self.state.lock().journal.disk_written(self.disk.flushes_failed());
-        Ok(())
+/// Makes the recovered state durable and marks the volume as open (rule 6).
+async fn make_durable(inner: &Inner, recovery: &Recovery, dropped: &[u32]) -> Result<()> {
+    let Inner { shared, committer, .. } = inner;
+    let work = Work::new(shared, Some(committer.lock_metadata().await));
+    let flushed = shared.flash.start(Request::Flush).await;
+    flushed.map_err(|error| VolumeError::flash("flushing the recovered state", error))?;
+    if recovery.was_clean {
+        let open = Superblock { clean: false, ..shared.identity.superblock() };
+        committer.write_superblock(&work, open).await?;
+        return Ok(());
     }
-
-    /// Frees the pages of dropped blocks, now that flash records them as free.
-    pub(super) fn free_dropped(&self, dropped: &[u32]) {
-        let mut state = self.state.lock();
-        for &page in dropped {
-            state.pages.free(page);
-        }
+    let needs_table = {
+        let state = shared.state.lock();
+        recovery.was_forced
+            || !dropped.is_empty()
+            // A commit would make the damaged one appear whole.
+            || !state.damaged.is_empty()
+            || !state.foreign_blocks.is_empty()
+            || recovery.damaged_blocks > 0
+            || !state.journal.fits_changes()
+    };
+    if needs_table {
+        committer.write_recovered_table(&work).await?;
+    } else if superblock::copies(&*shared.flash).await != superblock::Copies::Agree {
+        // Otherwise damage to the newer copy would bring back a superblock whose journal is being overwritten.
+        let superblock = shared.identity.superblock();
+        committer.write_superblock(&work, superblock).await?;
     }
+    if !needs_table && committer.commit_once(0, CommitReason::Table).await? == Committed::JournalFull {
+        return Err(damaged("the journal has no space for the commit that ends recovery"));
+    }
+    shared.state.lock().free_pages(dropped.iter().copied());
+    // Writes of the previous process to the disk may not be durable yet; the next flush must include the disk.
+    shared.state.lock().journal.disk_written(shared.disk.flushes_failed());
+    Ok(())
 }
 
 /// A commit that was read.

@@ -18,9 +18,11 @@ use super::copy_ahead::{CopiedAhead, Places};
 use super::create::{config_error, initialize_journal};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::FlashMap;
+use super::inner::Inner;
 use super::layout::{Layout, SUPERBLOCKS_BYTES};
 use super::page_copy::{Move, PAGES_AT_ONCE, copy_pages};
-use super::recovery::{KeptBlocks, Recovery, check_flash, shared_of};
+use super::recovery::{KeptBlocks, Recovery, check_flash};
+use super::shared::Shared;
 use super::superblock::{self, Checkpoint, Superblock};
 use super::work::Work;
 use super::{OsIdentity, Volume, identity};
@@ -86,11 +88,13 @@ impl Volume {
         let mut found = Recovery { was_clean: true, ..Recovery::default() };
         let (state, _) = moved.into_state(&superblock, &mut found, KeptBlocks::All)?;
         (replaced.blocks, replaced.dirty_blocks) = (found.blocks, found.dirty_blocks);
-        let shared = shared_of(Arc::clone(new), disk, timer, os_identity, superblock, state);
+        let shared = Shared::new(Arc::clone(new), disk, timer, os_identity, superblock, state);
+        let inner = Inner::new(shared);
+        let Inner { shared, committer, disk_io, .. } = &*inner;
         shared.identity.claim_disk(known.clean);
-        shared.record_disk_state().await?;
-        let work = Work::new(&shared, Some(shared.metadata_writer.lock(0..1).await));
-        shared.write_recovered_table(&work).await?;
+        disk_io.record_disk_state().await?;
+        let work = Work::new(shared, Some(committer.lock_metadata().await));
+        committer.write_recovered_table(&work).await?;
         replaced.superblock = shared.identity.superblock();
         Ok(replaced)
     }

@@ -197,6 +197,11 @@ impl State {
         }
     }
 
+    /// Frees pages that flash records as free.
+    pub(super) fn free_pages(&mut self, pages: impl IntoIterator<Item = u32>) {
+        pages.into_iter().for_each(|page| self.pages.free(page));
+    }
+
     /// Drops the block in `slot`, dirty or clean. Returns false if it is in use: retry when it is not.
     pub(super) fn forget(&mut self, slot: Slot, block: u64) -> bool {
         let dirty = self.sets.word(slot).is_dirty();

@@ -61,7 +61,7 @@ fn waiting_trim_examines_only_blocks_in_use_again() {
         volume.write(4096, data(8192, 7), true).await.unwrap();
         volume
     });
-    let slots = u64::from(volume.shared.layout.slots());
+    let slots = u64::from(volume.inner.shared.layout.slots());
     for (range_bytes, search_steps) in [(8 << 20, 2048), (64 << 20, slots)] {
         pollster::block_on(volume.write(40960, data(4096, 7), true)).unwrap();
         gate.close(RequestKind::Write);
@@ -71,7 +71,7 @@ fn waiting_trim_examines_only_blocks_in_use_again() {
         let mut discard = pin!(volume.trim(0, range_bytes));
         for _ in 0..20 {
             assert!(!is_ready(discard.as_mut()), "a block being cleaned cannot be discarded");
-            volume.shared.changed.notify(usize::MAX);
+            volume.inner.shared.changed.notify(usize::MAX);
         }
         gate.open();
         pollster::block_on(cleaning).unwrap();
@@ -97,7 +97,7 @@ fn trim_examines_released_blocks_only_within_its_range() {
         volume.write(8192, data(4096, 8), false).await.unwrap();
         let before = journal::EXAMINED.get();
         volume.trim(1 << 20, 48 << 20).await.unwrap();
-        let slots = u64::from(volume.shared.layout.slots());
+        let slots = u64::from(volume.inner.shared.layout.slots());
         assert_eq!(
             journal::EXAMINED.get() - before,
             slots,
@@ -121,7 +121,7 @@ fn run_of_cleaning_is_limited_to_16_mib() {
             volume.write(number << 15, data(32 << 10, 7), false).await.unwrap();
         }
         volume.flush().await.unwrap();
-        let mut state = volume.shared.state.lock();
+        let mut state = volume.inner.shared.state.lock();
         let run = state.next_cleaning().unwrap();
         assert_eq!(run.slots.len() << 12, 16 << 20);
         state.sets.end_cleaning(&run, false);
@@ -144,8 +144,8 @@ fn dropped_upgrade_resets_is_writing_table() {
     {
         let mut upgrade = pin!(volume.upgrade());
         assert!(!is_ready(upgrade.as_mut()));
-        assert!(volume.shared.state.lock().journal.is_writing_table());
+        assert!(volume.inner.shared.state.lock().journal.is_writing_table());
     }
     gate.open();
-    assert!(!volume.shared.state.lock().journal.is_writing_table());
+    assert!(!volume.inner.shared.state.lock().journal.is_writing_table());
 }

@@ -4,18 +4,19 @@ use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
-use device::{Device, IoBuffer, IoError, IoSlice};
+use device::{Device, IoBuffer, IoSlice};
 use futures_util::future::{join_all, poll_immediate};
 
-use super::disk_io::DiskWrite;
+use super::cleaning::QueuedWrite;
+use super::disk_io::{DiskWrite, read_disk_block};
 use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::flash_io::overlay;
+use super::inner::Inner;
 use super::journal::IncomingWrite;
 use super::ranges::RangeGuard;
-use super::read::{admit, crc32c, overlay};
-use super::record::Sectors;
+use super::read::admit;
+use super::record::{Sectors, crc32c};
 use super::segment::{Part, runs};
-use super::shared::Shared;
-use super::slot_wait::QueuedWrite;
 use super::state::{FlashCopy, State, Written};
 use super::work::Work;
 use super::write_blocker::{WaitFor, WriteBlocker, changing_blocks, obstacle, slot_shortage, wait_for};
@@ -57,29 +58,30 @@ const CONCURRENT_SEGMENTS: usize = 64;
 /// flash fails.
 const ATTEMPTS: u32 = 4;
 
-impl Shared {
-    /// Writes `data`. Returns whether some of it is only on flash and must be [recorded](Self::log_changes) before the reply.
-    pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<bool> {
-        self.grid.check_range(offset, data.len() as u64)?;
-        let blocks = self.grid.blocks_of(&(offset..offset + data.len() as u64));
+impl Inner {
+    /// Writes `data`. Returns whether some of it is only on flash and must be [recorded](super::journal::Committer::log_changes) before the reply.
+    pub(super) async fn write(&self, offset: u64, data: IoSlice, may_cache: bool) -> Result<bool> {
+        self.shared.grid.check_range(offset, data.len() as u64)?;
+        let blocks = self.shared.grid.blocks_of(&(offset..offset + data.len() as u64));
         let (mode, _cached) = {
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             state.health.check_open()?;
             let (admit, stream_bytes) =
                 admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes);
             // The disk of an ordered volume gets flushed data only.
-            let may_bypass =
-                admit == Admit::Yes && state.epochs.is_none() && self.grid.is_sequential(data.len(), stream_bytes);
+            let may_bypass = admit == Admit::Yes
+                && state.epochs.is_none()
+                && self.shared.grid.is_sequential(data.len(), stream_bytes);
             let is_limited = may_bypass && state.sets.tuning().mode.keeps_dirty();
-            let cached = is_limited.then(|| self.cache_sequential(&mut state, blocks.clone()));
+            let cached = is_limited.then(|| self.shared.cache_sequential(&mut state, blocks.clone()));
             let bypasses = matches!(cached, Some(None));
-            if bypasses && self.remove_clean_ahead(&mut state, &blocks) {
+            if bypasses && self.shared.remove_clean_ahead(&mut state, &blocks) {
                 drop(state);
-                self.commit_in_background();
+                self.committer.commit_in_background();
             }
             (WriteMode { admit: if bypasses { Admit::Bypass } else { admit }, may_bypass }, cached)
         };
-        let segments: Vec<Range<u64>> = self.grid.segments(offset, data.len()).collect();
+        let segments: Vec<Range<u64>> = self.shared.grid.segments(offset, data.len()).collect();
         let write = |segment: &Range<u64>| {
             let bytes = (segment.start - offset) as usize..(segment.end - offset) as usize;
             self.write_segment(segment.clone(), data.part(bytes), mode)
@@ -96,12 +98,7 @@ impl Shared {
         Ok(is_on_flash_alone)
     }
 
-    async fn write_segment(
-        self: &Arc<Self>,
-        segment: Range<u64>,
-        data: IoSlice,
-        mode: WriteMode,
-    ) -> Result<bool> {
+    async fn write_segment(&self, segment: Range<u64>, data: IoSlice, mode: WriteMode) -> Result<bool> {
         let segment = &segment;
         let mut attempts = 0;
         loop {
@@ -111,12 +108,12 @@ impl Shared {
                 Admit::Bypass => Some(self.bypass_turn.lock(0..1).await),
                 _ => None,
             };
-            let (work, targets) = self.plan_write(segment, &self.grid.parts(segment), mode).await?;
+            let (work, targets) = self.plan_write(segment, &self.shared.grid.parts(segment), mode).await?;
             match self.write_targets(&work, &targets, segment, &data, turn).await {
                 // A clean block with a damaged page was dropped, so the retry reads the kept sectors from the disk. Or the
                 // flash failed: the retry succeeds if it can do without the flash.
                 Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
-                    undo_counts(&mut self.state.lock(), &targets);
+                    undo_counts(&mut self.shared.state.lock(), &targets);
                 }
                 written => return written,
             }
@@ -124,7 +121,7 @@ impl Shared {
     }
 
     async fn write_targets(
-        self: &Arc<Self>,
+        &self,
         work: &Arc<Work>,
         targets: &[Target],
         segment: &Range<u64>,
@@ -132,13 +129,13 @@ impl Shared {
         turn: Option<RangeGuard>,
     ) -> Result<bool> {
         let pages = self.prepare_pages(work, targets, segment, data).await?;
-        let requests = self.page_writes(&pages);
-        self.state.lock().sets.counters_mut().ssd_writes += pages.len() as u64;
+        let requests = self.shared.page_writes(&pages);
+        self.shared.state.lock().sets.counters_mut().ssd_writes += pages.len() as u64;
         let to_flash: Vec<_> =
-            requests.into_iter().map(|request| work.start(&*self.flash, request)).collect();
+            requests.into_iter().map(|request| work.start(&*self.shared.flash, request)).collect();
         let is_on_flash_alone = targets.iter().any(|target| !target.to_disk);
         let needs_disk = targets.iter().any(|target| target.to_disk);
-        let incoming = (is_on_flash_alone && !needs_disk).then(|| IncomingWrite::new(self));
+        let incoming = (is_on_flash_alone && !needs_disk).then(|| IncomingWrite::new(&self.committer));
         let mut to_disk = pin!(self.write_disk(work, targets, data));
         let completed = poll_immediate(to_disk.as_mut()).await;
         drop(turn);
@@ -149,7 +146,7 @@ impl Shared {
         let mut flash_result = Ok(());
         for pending in to_flash {
             if let Err(error) = pending.await {
-                flash_result = Err(self.flash_write_failed(error));
+                flash_result = Err(self.shared.flash_write_failed(error));
             }
         }
         drop(incoming);
@@ -163,16 +160,17 @@ impl Shared {
 
     /// Prepares the pages to write on flash, after the commit that must precede a disk write.
     async fn prepare_pages(
-        self: &Arc<Self>,
+        &self,
         work: &Arc<Work>,
         targets: &[Target],
         segment: &Range<u64>,
         data: &IoSlice,
     ) -> Result<Vec<(Written, IoSlice)>> {
         if targets.iter().any(|target| target.to_disk) {
-            work.hold_range(self.disk_writers.lock(self.grid.blocks_of(segment)).await);
+            work.hold_range(self.disk_io.lock(self.shared.grid.blocks_of(segment)).await);
             let direct = targets.iter().filter(|target| target.to_disk);
-            self.commit_before_disk_write(direct.map(|target| target.part.block..target.part.block + 1))
+            self.disk_io
+                .commit_before_write(direct.map(|target| target.part.block..target.part.block + 1))
                 .await?;
         }
         let mut pages = Vec::with_capacity(targets.len());
@@ -184,21 +182,24 @@ impl Shared {
 
     /// Locks the blocks and allocates a slot and a page for each block that is cached.
     async fn plan_write(
-        self: &Arc<Self>,
+        &self,
         segment: &Range<u64>,
         parts: &[Part],
         mode: WriteMode,
     ) -> Result<(Arc<Work>, Vec<Target>)> {
         let mut queued: Option<QueuedWrite> = None;
         loop {
-            let listener = self.changed.listen();
-            let range = self.blocks.lock(self.grid.blocks_of(segment)).await;
+            let listener = self.shared.changed.listen();
+            let range = self.blocks.lock(self.shared.grid.blocks_of(segment)).await;
             match self.decide(range, parts, mode, queued.as_ref().map(QueuedWrite::number))? {
                 Decision::Ready(work, targets) => return Ok((work, targets)),
-                Decision::Wait(WaitFor::Commit(change)) => self.commit(change).await?,
-                Decision::Wait(WaitFor::Order) => self.destage_for_space().await?,
+                Decision::Wait(WaitFor::Commit(change)) => self.committer.commit(change).await?,
+                Decision::Wait(WaitFor::Order) => self.cleaner.destage_for_space().await?,
                 Decision::Wait(WaitFor::Slots(demand)) => {
-                    queued.get_or_insert_with(|| QueuedWrite::enqueue(self, demand)).wait(demand).await?;
+                    queued
+                        .get_or_insert_with(|| QueuedWrite::enqueue(&self.cleaner, demand))
+                        .wait(demand)
+                        .await?;
                 }
                 Decision::Wait(WaitFor::Requests) => listener.await,
             }
@@ -207,7 +208,7 @@ impl Shared {
 
     /// Allocates everything that a segment needs, or nothing.
     fn decide(
-        self: &Arc<Self>,
+        &self,
         range: RangeGuard,
         parts: &[Part],
         mode: WriteMode,
@@ -215,7 +216,7 @@ impl Shared {
     ) -> Result<Decision> {
         // Declared before the lock, because dropping it locks the state.
         let work;
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         state.health.check_open()?;
         let mut admit = mode.admit;
         let mut found = obstacle(&state, parts, admit);
@@ -237,7 +238,7 @@ impl Shared {
         if let Some(demand) = slot_shortage(&state, parts, admit, queued) {
             return Ok(Decision::Wait(WaitFor::Slots(demand)));
         }
-        work = Work::new(self, Some(range));
+        work = Work::new(&self.shared, Some(range));
         let changing = changing_blocks(&state, parts, admit);
         work.reserve_changes(&mut state, changing);
         let counted = *state.sets.counters();
@@ -284,7 +285,7 @@ impl Shared {
         };
         work.pin(state, slot, part.block);
         let page = work.take_page(state, part.block).expect("`obstacle` saw that there are pages for all");
-        let covers_all = part.sectors().contains(self.grid.whole(part.block));
+        let covers_all = part.sectors().contains(self.shared.grid.whole(part.block));
         let old = if covers_all { None } else { state.copy(slot) };
         if let Some(copy) = old {
             work.read_page(state, copy.page);
@@ -330,7 +331,7 @@ impl Shared {
     ) -> Result<(Written, IoSlice)> {
         let (slot, page) = target.destination.expect("the target has a destination");
         let part = &target.part;
-        let block_bytes = self.layout.block_bytes as usize;
+        let block_bytes = self.shared.layout.block_bytes as usize;
         let written = |page_bytes: &[u8], partial| Written {
             slot,
             block: part.block,
@@ -344,44 +345,41 @@ impl Shared {
             return Ok((written(&new, None), new));
         }
         let old = match target.old {
-            Some(copy) => Some((copy, self.read_copy(work, part, copy).await?)),
+            Some(copy) => Some((copy, self.shared.read_copy(work, part, copy).await?)),
             None => None,
         };
-        let has = old
-            .as_ref()
-            .map_or(Sectors::default(), |(copy, _)| copy.partial.unwrap_or(self.grid.whole(part.block)));
+        let has = old.as_ref().map_or(Sectors::default(), |(copy, _)| {
+            copy.partial.unwrap_or(self.shared.grid.whole(part.block))
+        });
         let mut sectors = has.with(part.sectors());
         let mut bytes = IoBuffer::zeroed(block_bytes);
         // A slot that already lacks sectors needs no further entry.
         let is_new = target.to_disk || old.as_ref().is_none_or(|(copy, _)| copy.partial.is_none());
-        if !sectors.contains(self.grid.whole(part.block)) && !self.may_be_partial(work, sectors, is_new) {
-            bytes = self.read_disk_block(part.block).await?;
-            sectors = self.grid.whole(part.block);
+        if !sectors.contains(self.shared.grid.whole(part.block))
+            && !self.may_be_partial(work, sectors, is_new)
+        {
+            bytes = read_disk_block(&self.shared, part.block).await?;
+            sectors = self.shared.grid.whole(part.block);
         }
         if let Some((copy, old)) = old {
             overlay(&mut bytes, &old, copy);
         }
         bytes[part.within.clone()].copy_from_slice(&new);
-        let written = written(&bytes, self.grid.unless_whole(part.block, sectors));
+        let written = written(&bytes, self.shared.grid.unless_whole(part.block, sectors));
         Ok((written, bytes.into()))
     }
 
     /// Whether a block may be stored on flash with these sectors only: the tables have space for it, and the sectors are aligned to
     /// the disk's blocks.
     fn may_be_partial(&self, work: &Work, sectors: Sectors, is_new: bool) -> bool {
-        let unit = self.disk.geometry().block_bytes / super::SECTOR_BYTES;
+        let unit = self.shared.disk.geometry().block_bytes / super::SECTOR_BYTES;
         let aligned =
             sectors.runs().all(|run| run.start.is_multiple_of(unit) && run.end.is_multiple_of(unit));
-        aligned && work.may_be_partial(&mut self.state.lock(), is_new)
+        aligned && work.may_be_partial(&mut self.shared.state.lock(), is_new)
     }
 
     /// Writes the direct parts to the disk, adjacent ones together.
-    async fn write_disk(
-        self: &Arc<Self>,
-        work: &Arc<Work>,
-        targets: &[Target],
-        data: &IoSlice,
-    ) -> Result<()> {
+    async fn write_disk(&self, work: &Arc<Work>, targets: &[Target], data: &IoSlice) -> Result<()> {
         let direct: Vec<&Target> = targets.iter().filter(|target| target.to_disk).collect();
         if direct.is_empty() {
             return Ok(());
@@ -389,21 +387,21 @@ impl Shared {
         let follows = |one: &&Target, next: &&Target| one.part.block + 1 == next.part.block;
         let writes = runs(&direct, follows).into_iter().map(|run| {
             let (first, last) = (&direct[run.start].part, &direct[run.end - 1].part);
-            let offset = first.block * u64::from(self.layout.block_bytes) + first.within.start as u64;
+            let offset = first.block * u64::from(self.shared.layout.block_bytes) + first.within.start as u64;
             let bytes = data.part(first.at..last.place().end);
-            self.write_disk_range(work, DiskWrite::Direct, offset, bytes)
+            self.disk_io.write(work, DiskWrite::Direct, offset, bytes)
         });
         join_all(writes).await.into_iter().collect()
     }
 
     fn finish_write(
-        self: &Arc<Self>,
+        &self,
         work: &Arc<Work>,
         pages: &[(Written, IoSlice)],
         disk_result: Result<()>,
         flash_result: Result<()>,
     ) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         if disk_result.is_ok() && flash_result.is_ok() {
             for (written, _) in pages {
                 state.install(written);
@@ -412,17 +410,11 @@ impl Shared {
             let commit_soon = pages.first().is_some_and(|(written, _)| state.should_commit(written.block));
             drop(state);
             if commit_soon {
-                self.commit_in_background();
+                self.committer.commit_in_background();
             }
             return Ok(());
         }
         disk_result.and(flash_result)
-    }
-
-    fn flash_write_failed(&self, error: IoError) -> VolumeError {
-        let error = VolumeError::flash("writing the flash", error);
-        self.state.lock().fail_flash(error.clone(), self.timer.monotonic_ns());
-        error
     }
 }
 

@@ -6,13 +6,25 @@
 use std::sync::Arc;
 
 use device::{Completion, Device, IoError, IoSlice, Request};
+use event_listener::Event;
+use parking_lot::MutexGuard;
 
 use super::block::{BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, blocks_for, encode_records};
 use super::changes::Batch;
 use crate::volume::disk::DiskTask;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
+use crate::volume::ranges::{RangeGuard, RangeLock};
 use crate::volume::shared::Shared;
 use crate::volume::state::State;
+
+/// Makes changes durable: with commits, entries of the intent log, tables and superblocks.
+pub(in crate::volume) struct Committer {
+    pub(super) shared: Arc<Shared>,
+    /// Its range 0..1 is locked while a table or the superblock is written.
+    pub(super) metadata_writer: Arc<RangeLock>,
+    /// Notified when a commit or an intent log entry ends, and when enough writes wait for an entry.
+    pub(super) log_advanced: Event,
+}
 
 /// Why a commit is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +54,7 @@ pub(in crate::volume) enum Begin {
 
 /// A commit in flight.
 pub(in crate::volume) struct Commit {
-    shared: Arc<Shared>,
+    committer: Arc<Committer>,
     batch: Batch,
     /// Parts of the ring to write, in reverse order.
     parts: Vec<(u64, IoSlice)>,
@@ -50,12 +62,29 @@ pub(in crate::volume) struct Commit {
     flush_flash: bool,
 }
 
-impl Shared {
+impl Committer {
+    pub(in crate::volume) fn new(shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self { shared, metadata_writer: Arc::default(), log_advanced: Event::new() })
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock()
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.shared.timer.monotonic_ns()
+    }
+
+    /// Waits until no table and no superblock is being written.
+    pub(in crate::volume) async fn lock_metadata(&self) -> RangeGuard {
+        self.metadata_writer.lock(0..1).await
+    }
+
     /// Waits until change `target` and all earlier ones are durable.
     pub(in crate::volume) async fn commit(self: &Arc<Self>, target: u64) -> Result<()> {
         while self.commit_once(target, CommitReason::Changes).await? == Committed::JournalFull {
             if let Err(error) = self.write_table_if_needed().await
-                && !does_without_flash(&self.state.lock(), &error)
+                && !does_without_flash(&self.state(), &error)
             {
                 return Err(error);
             }
@@ -69,11 +98,11 @@ impl Shared {
         target: u64,
         why: CommitReason,
     ) -> Result<Committed> {
-        let attempts_before = self.state.lock().journal.attempts;
+        let attempts_before = self.state().journal.attempts;
         loop {
-            let listener = self.changed.listen();
+            let listener = self.shared.changed.listen();
             let begin = {
-                let mut state = self.state.lock();
+                let mut state = self.state();
                 let done = match why {
                     CommitReason::Changes => state.journal.durable >= target,
                     // A commit in flight may have taken its changes before the table's last part, and one that flushed
@@ -110,7 +139,7 @@ impl Shared {
 
     /// Begins a commit in the background if there are changes and none is in flight.
     pub(in crate::volume) fn commit_in_background(self: &Arc<Self>) {
-        let begin = self.begin_commit(&mut self.state.lock(), CommitReason::Changes);
+        let begin = self.begin_commit(&mut self.state(), CommitReason::Changes);
         if let Begin::Run(commit) = begin {
             commit.run();
         }
@@ -118,7 +147,7 @@ impl Shared {
 
     /// Wakes requests that wait for a commit, for the pages that it frees, or for an intent log entry.
     pub(super) fn journal_advanced(&self) {
-        self.changed.notify(usize::MAX);
+        self.shared.changed.notify(usize::MAX);
         self.log_advanced.notify(usize::MAX);
     }
 
@@ -165,7 +194,7 @@ impl Shared {
         state.journal.is_writing_blocks = true;
         state.journal.attempts += 1;
         state.journal.taken = batch.number;
-        Begin::Run(Box::new(Commit { shared: Arc::clone(self), batch, parts: Vec::new(), flush_flash }))
+        Begin::Run(Box::new(Commit { committer: Arc::clone(self), batch, parts: Vec::new(), flush_flash }))
     }
 
     /// Encodes the commit's blocks, split into parts of the ring, and advances the journal.
@@ -186,7 +215,11 @@ impl Shared {
         journal.intent_log.follow(journal.next_commit, journal.chain);
         journal.next_commit += 1;
         state.io.metadata_ssd_writes += next.sequence - first_sequence;
-        self.ring_parts((self.layout.journal_offset(), self.layout.journal_blocks), first_sequence, &blocks)
+        self.ring_parts(
+            (self.shared.layout.journal_offset(), self.shared.layout.journal_blocks),
+            first_sequence,
+            &blocks,
+        )
     }
 
     /// Splits blocks at the end of the ring and at the largest transfer, in reverse order. `ring_offset` is in bytes, `ring_blocks` its
@@ -197,7 +230,7 @@ impl Shared {
         first_sequence: u64,
         data: &IoSlice,
     ) -> Vec<(u64, IoSlice)> {
-        let most = self.flash.geometry().transfer_units(JOURNAL_BLOCK_BYTES as u64, u64::MAX) as usize;
+        let most = self.shared.flash.geometry().transfer_units(JOURNAL_BLOCK_BYTES as u64, u64::MAX) as usize;
         let count = data.len() / JOURNAL_BLOCK_BYTES;
         let mut parts = Vec::new();
         let mut done = 0;
@@ -241,11 +274,14 @@ impl Commit {
     /// Flushes the disk if records depend on it; then writes the journal; then flushes data and journal together.
     pub(in crate::volume) fn run(self: Box<Self>) {
         let Some(failed_before) = self.batch.flush_disk else { return self.write_journal() };
-        let disk = Arc::clone(&self.shared.disk);
+        let disk = Arc::clone(&self.committer.shared.disk);
         disk.submit(
             Request::Flush,
             Completion::new(move |outcome| {
-                match outcome.map(drop).and_then(|()| self.shared.disk.check_flushes_since(failed_before)) {
+                match outcome
+                    .map(drop)
+                    .and_then(|()| self.committer.shared.disk.check_flushes_since(failed_before))
+                {
                     Ok(()) => self.write_journal(),
                     Err(error) => self.fail_disk(error),
                 }
@@ -255,17 +291,17 @@ impl Commit {
 
     fn write_journal(mut self: Box<Self>) {
         {
-            let mut state = self.shared.state.lock();
+            let mut state = self.committer.state();
             state.journal.changes.disk_flushed();
             if self.flush_flash {
-                self.parts = self.shared.encode_commit(&mut state, &self.batch);
+                self.parts = self.committer.encode_commit(&mut state, &self.batch);
             }
         }
         self.write_next();
     }
 
     fn write_next(mut self: Box<Self>) {
-        let flash = Arc::clone(&self.shared.flash);
+        let flash = Arc::clone(&self.committer.shared.flash);
         if self.parts.is_empty() {
             self.end_block_writes();
         }
@@ -291,22 +327,22 @@ impl Commit {
     /// All blocks are written: their changes survive a kill of the process, and intent log entries may follow.
     fn end_block_writes(&self) {
         {
-            let journal = &mut self.shared.state.lock().journal;
+            let journal = &mut self.committer.state().journal;
             journal.is_writing_blocks = false;
             if self.flush_flash {
                 journal.intent_log.commit_written(self.batch.number);
             }
         }
-        self.shared.journal_advanced();
+        self.committer.journal_advanced();
     }
 
     fn succeed(self) {
-        let Self { shared, batch, flush_flash, .. } = self;
+        let Self { committer, batch, flush_flash, .. } = self;
         {
-            let mut state = shared.state.lock();
+            let mut state = committer.state();
             let state = &mut *state;
             state.journal.running = false;
-            state.journal.committed_ns = shared.timer.monotonic_ns();
+            state.journal.committed_ns = committer.now_ns();
             state.journal.durable = batch.number;
             state.io.ssd_flushes += u64::from(flush_flash);
             state.io.disk_flushes += u64::from(batch.flush_disk.is_some());
@@ -320,14 +356,14 @@ impl Commit {
                 state.pages.free(page);
             }
         }
-        shared.journal_advanced();
+        committer.journal_advanced();
     }
 
     /// The disk's flush failed: disk writes may be lost. Waiting requests get the error, and the next commit flushes again.
     fn fail_disk(mut self, error: IoError) {
         // The failure is reported once.
-        self.batch.flush_disk = Some(self.shared.disk.flushes_failed());
-        let error = self.shared.disk.failed(DiskTask::Flush, error);
+        self.batch.flush_disk = Some(self.committer.shared.disk.flushes_failed());
+        let error = self.committer.shared.disk.failed(DiskTask::Flush, error);
         self.fail(|state, batch| {
             state.journal.changes.put_back(batch);
             state.undo_epoch(state.journal.next_commit);
@@ -337,7 +373,7 @@ impl Commit {
 
     /// After a failed flush it is unknown what the flash kept, so nothing later can be made durable.
     fn fail_flash(self, context: &str, error: IoError) {
-        let now_ns = self.shared.timer.monotonic_ns();
+        let now_ns = self.committer.now_ns();
         self.fail(|state, batch| {
             state.journal.changes.put_back_as_written(batch);
             state.fail_flash(VolumeError::flash(context, error), now_ns);
@@ -345,13 +381,13 @@ impl Commit {
     }
 
     fn fail(self, put_back: impl FnOnce(&mut State, Batch)) {
-        let Self { shared, batch, .. } = self;
+        let Self { committer, batch, .. } = self;
         {
-            let mut state = shared.state.lock();
+            let mut state = committer.state();
             state.journal.running = false;
             state.journal.is_writing_blocks = false;
             put_back(&mut state, batch);
         }
-        shared.journal_advanced();
+        committer.journal_advanced();
     }
 }

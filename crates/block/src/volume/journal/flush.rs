@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use device::{Completion, Outcome, Request};
 
+use super::commit::Committer;
 use super::log_write::{Begin, LogWrite, When};
 use crate::volume::error::{Result, VolumeError};
-use crate::volume::shared::Shared;
 use crate::volume::state::State;
 
 /// Time after which a flush, or the upkeep if clients do not flush, commits blocks that were inserted clean or became clean.
@@ -30,19 +30,19 @@ enum Step {
 
 /// A flush of the flash in flight for the entries written before it. It runs without a future, like a commit.
 struct LogFlush {
-    shared: Arc<Shared>,
+    committer: Arc<Committer>,
     /// Number of the last change that is in the flushed entries.
     number: u64,
     /// Sequence number of the block after the flushed entries.
     sequence: u64,
 }
 
-impl Shared {
+impl Committer {
     /// Waits until change `target` and all earlier ones are durable.
     pub(in crate::volume) async fn flush_changes(self: &Arc<Self>, target: u64) -> Result<()> {
         loop {
             let listener = self.log_advanced.listen();
-            let step = self.next_flush_step(&mut self.state.lock(), target);
+            let step = self.next_flush_step(&mut self.state(), target);
             match step {
                 Step::Done => return Ok(()),
                 Step::Commit => return self.commit(target).await,
@@ -56,13 +56,13 @@ impl Shared {
 
     /// Commits blocks that were inserted clean or became clean if that is due.
     pub(in crate::volume) fn commit_clean_blocks(self: &Arc<Self>) {
-        if self.is_commit_of_clean_due(&self.state.lock()) {
+        if self.is_commit_of_clean_due(&self.state()) {
             self.commit_in_background();
         }
     }
 
     fn is_commit_of_clean_due(&self, state: &State) -> bool {
-        let since = self.timer.monotonic_ns().saturating_sub(state.journal.committed_ns);
+        let since = self.now_ns().saturating_sub(state.journal.committed_ns);
         let (journal, changes) = (&state.journal, &state.journal.changes);
         let has_clean = changes.has_cleaned() || journal.recovers_clean && changes.clean_inserted() > 0;
         has_clean && since >= COMMIT_CLEAN_AFTER_NS
@@ -103,21 +103,21 @@ impl Shared {
             state.journal.changes.log_flushed(number);
             return Step::Done;
         };
-        Step::Flush(LogFlush { shared: Arc::clone(self), number, sequence })
+        Step::Flush(LogFlush { committer: Arc::clone(self), number, sequence })
     }
 }
 
 impl LogFlush {
     fn run(self) {
-        let flash = Arc::clone(&self.shared.flash);
+        let flash = Arc::clone(&self.committer.shared.flash);
         flash.submit(Request::Flush, Completion::new(move |outcome| self.end(outcome)));
     }
 
     fn end(self, outcome: Outcome) {
-        let Self { shared, number, sequence } = self;
-        let now_ns = shared.timer.monotonic_ns();
+        let Self { committer, number, sequence } = self;
+        let now_ns = committer.now_ns();
         let is_commit_due = {
-            let mut state = shared.state.lock();
+            let mut state = committer.state();
             let state = &mut *state;
             state.journal.intent_log.end_flush(outcome.is_ok().then_some(sequence), now_ns);
             match outcome {
@@ -130,8 +130,8 @@ impl LogFlush {
             state.journal.is_commit_due
         };
         if is_commit_due {
-            shared.commit_in_background();
+            committer.commit_in_background();
         }
-        shared.journal_advanced();
+        committer.journal_advanced();
     }
 }

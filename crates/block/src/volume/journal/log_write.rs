@@ -5,9 +5,9 @@ use std::sync::Arc;
 use device::{Completion, IoError, IoSlice, Request};
 
 use super::block::{JOURNAL_BLOCK_BYTES, blocks_for};
+use super::commit::Committer;
 use crate::volume::error::{Result, VolumeError};
 use crate::volume::record::Record;
-use crate::volume::shared::Shared;
 use crate::volume::state::State;
 
 /// Idle time after a flush before an empty entry confirms it. Clients that flush continuously thus cause no extra writes.
@@ -32,27 +32,27 @@ pub(super) enum Begin {
 }
 
 /// A write that waits for an entry.
-struct WaitingWrite<'a>(&'a Shared);
+struct WaitingWrite<'a>(&'a Committer);
 
 impl Drop for WaitingWrite<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().journal.intent_log.end_waiting();
+        self.0.state().journal.intent_log.end_waiting();
     }
 }
 
 /// A segment that is being written to flash and will wait for an entry.
-pub(in crate::volume) struct IncomingWrite(Arc<Shared>);
+pub(in crate::volume) struct IncomingWrite(Arc<Committer>);
 
 impl IncomingWrite {
-    pub(in crate::volume) fn new(shared: &Arc<Shared>) -> Self {
-        shared.state.lock().journal.intent_log.add_incoming();
-        Self(Arc::clone(shared))
+    pub(in crate::volume) fn new(committer: &Arc<Committer>) -> Self {
+        committer.state().journal.intent_log.add_incoming();
+        Self(Arc::clone(committer))
     }
 }
 
 impl Drop for IncomingWrite {
     fn drop(&mut self) {
-        let may_begin = self.0.state.lock().journal.intent_log.end_incoming();
+        let may_begin = self.0.state().journal.intent_log.end_incoming();
         if may_begin {
             self.0.log_advanced.notify(usize::MAX);
         }
@@ -61,18 +61,18 @@ impl Drop for IncomingWrite {
 
 /// An entry being written. Each completion submits its next part, as for a commit.
 pub(super) struct LogWrite {
-    shared: Arc<Shared>,
+    committer: Arc<Committer>,
     /// Parts of the ring to write, in reverse order.
     parts: Vec<(u64, IoSlice)>,
     /// All changes up to this one are in the entry.
     number: u64,
 }
 
-impl Shared {
+impl Committer {
     /// Waits until all changes so far survive a kill of the process.
     pub(in crate::volume) async fn log_changes(self: &Arc<Self>) -> Result<()> {
         let target = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             state.journal.intent_log.add_waiting();
             state.journal.changes.number()
         };
@@ -80,7 +80,7 @@ impl Shared {
         loop {
             let listener = self.log_advanced.listen();
             let begin = {
-                let mut state = self.state.lock();
+                let mut state = self.state();
                 if state.journal.intent_log.logged().max(state.journal.durable) >= target {
                     return Ok(());
                 }
@@ -121,9 +121,9 @@ impl Shared {
 
     /// Writes an empty entry that confirms the last flush, if nothing on flash does so yet and the journal is idle.
     pub(in crate::volume) fn confirm_last_flush(self: &Arc<Self>) {
-        let now_ns = self.timer.monotonic_ns();
+        let now_ns = self.now_ns();
         let write = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             let journal = &state.journal;
             let log = &journal.intent_log;
             let is_busy =
@@ -147,15 +147,15 @@ impl Shared {
             journal.intent_log.begin_entry(journal.uuid, journal.confirmed_commit, records);
         state.io.intent_log_writes += u64::from(!records.is_empty());
         state.io.metadata_ssd_writes += (blocks.len() / JOURNAL_BLOCK_BYTES) as u64;
-        let ring = (self.layout.intent_log_offset(), self.layout.intent_log_blocks());
+        let ring = (self.shared.layout.intent_log_offset(), self.shared.layout.intent_log_blocks());
         let parts = self.ring_parts(ring, first_sequence, &blocks);
-        LogWrite { shared: Arc::clone(self), parts, number }
+        LogWrite { committer: Arc::clone(self), parts, number }
     }
 }
 
 impl LogWrite {
     pub(super) fn run(mut self) {
-        let flash = Arc::clone(&self.shared.flash);
+        let flash = Arc::clone(&self.committer.shared.flash);
         while let Some((offset, data)) = self.parts.pop() {
             match flash.absorb(offset, &data) {
                 Some(Ok(())) => {}
@@ -174,23 +174,23 @@ impl LogWrite {
 
     fn succeed(self) {
         let is_nearly_full = {
-            let log = &mut self.shared.state.lock().journal.intent_log;
+            let log = &mut self.committer.state().journal.intent_log;
             log.end_entry(self.number);
             log.is_nearly_full()
         };
-        self.shared.log_advanced.notify(usize::MAX);
+        self.committer.log_advanced.notify(usize::MAX);
         if is_nearly_full {
-            self.shared.commit_in_background();
+            self.committer.commit_in_background();
         }
     }
 
     fn fail(self, error: IoError) {
-        let now_ns = self.shared.timer.monotonic_ns();
+        let now_ns = self.committer.now_ns();
         {
-            let mut state = self.shared.state.lock();
+            let mut state = self.committer.state();
             state.journal.intent_log.fail_entry();
             state.fail_flash(VolumeError::flash("writing the intent log", error), now_ns);
         }
-        self.shared.journal_advanced();
+        self.committer.journal_advanced();
     }
 }

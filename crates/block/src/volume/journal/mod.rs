@@ -21,6 +21,7 @@ use intent_log::IntentLog;
 pub(super) use changes::PageRelease;
 #[cfg(test)]
 pub(super) use changes::{EXAMINED, count_examined};
+pub(super) use commit::Committer;
 pub(super) use log_write::IncomingWrite;
 
 use super::error::VolumeError;

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use device::{Completion, ErrorKind, IoBuffer, IoError, Request};
 
 use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+use super::commit::Committer;
 use super::commit::{CommitReason, Committed};
 use crate::sets::Slot;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::record::{PageContents, Record, UNIT_BYTES};
-use crate::volume::shared::Shared;
 use crate::volume::state::State;
 use crate::volume::superblock::{self, Checkpoint, FORMAT_VERSION, Superblock};
 use crate::volume::work::Work;
@@ -24,17 +24,17 @@ use crate::volume::work::Work;
 /// Slots that are processed under one hold of the lock.
 const SLOTS_PER_PART: u32 = 4096;
 
-impl Shared {
+impl Committer {
     /// Writes a table, unless another task did so meanwhile: the journal is less than half full and has space for the pending
     /// changes.
     pub(in crate::volume) async fn write_table_if_needed(self: &Arc<Self>) -> Result<()> {
-        let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
+        let work = Work::new(&self.shared, Some(self.metadata_writer.lock(0..1).await));
         let is_needed = {
-            let state = self.state.lock();
+            let state = self.state();
             state.journal.is_half_full() || !state.journal.fits_changes()
         };
         if is_needed {
-            let superblock = self.identity.superblock();
+            let superblock = self.shared.identity.superblock();
             self.write_table(&work, superblock).await?;
         }
         Ok(())
@@ -53,7 +53,7 @@ impl Shared {
     async fn write_table_parts(self: &Arc<Self>, work: &Arc<Work>, mut superblock: Superblock) -> Result<()> {
         let old = superblock.checkpoint;
         let mut checkpoint = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             state.journal.is_writing_table = true;
             Checkpoint {
                 table: 1 - old.table,
@@ -75,10 +75,10 @@ impl Shared {
                 "the journal has no space for the commit after a table",
             ));
         }
-        checkpoint.confirmed_commit = self.state.lock().journal.confirmed_commit;
+        checkpoint.confirmed_commit = self.state().journal.confirmed_commit;
         superblock.checkpoint = checkpoint;
         self.write_superblock(work, superblock).await?;
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.io.checkpoints += 1;
         state.io.metadata_ssd_writes += checkpoint.table_blocks;
         Ok(())
@@ -88,9 +88,9 @@ impl Shared {
     /// journal, which may be full, continues after it. It includes the records of the intent log and starts a new chain, so these are not
     /// replayed again.
     pub(in crate::volume) async fn write_recovered_table(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
-        let mut superblock = self.identity.superblock();
+        let mut superblock = self.shared.identity.superblock();
         let mut checkpoint = {
-            let journal = &self.state.lock().journal;
+            let journal = &self.state().journal;
             Checkpoint {
                 table: 1 - superblock.checkpoint.table,
                 number: superblock.checkpoint.number + 1,
@@ -104,11 +104,11 @@ impl Shared {
         let mut writer = TableWriter::new(self, work, checkpoint);
         self.write_records(&mut writer, superblock.format).await?;
         (checkpoint.table_blocks, checkpoint.journal_chain) = writer.finish().await?;
-        self.flash.start(Request::Flush).await.map_err(|error| self.table_failed(error))?;
+        self.shared.flash.start(Request::Flush).await.map_err(|error| self.table_failed(error))?;
         superblock.checkpoint = checkpoint;
         self.write_superblock(work, superblock).await?;
         self.initialize_foreign_blocks().await?;
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = &mut *state;
         let batch = state.journal.changes.take(true);
         state.journal.changes.disk_flushed();
@@ -124,26 +124,28 @@ impl Shared {
 
     /// Initializes damaged blocks of journal and intent log again, so that the next recovery does not report them.
     async fn initialize_foreign_blocks(&self) -> Result<()> {
-        let foreign = std::mem::take(&mut self.state.lock().foreign_blocks);
+        let foreign = std::mem::take(&mut self.state().foreign_blocks);
+        let empty = block::empty(self.shared.identity.uuid());
         for offset in foreign {
-            let written = self.flash.write(offset, IoBuffer::copy_of(&block::empty(self.identity.uuid()))).await;
+            let written = self.shared.flash.write(offset, IoBuffer::copy_of(&empty)).await;
             written.map_err(|error| VolumeError::flash("initializing the journal", error))?;
         }
         Ok(())
     }
 
     async fn write_records(&self, writer: &mut TableWriter<'_>, format: u32) -> Result<()> {
-        let (sets, sets_per_part) = (self.layout.sets, (SLOTS_PER_PART / self.layout.ways).max(1));
+        let (sets, sets_per_part) =
+            (self.shared.layout.sets, (SLOTS_PER_PART / self.shared.layout.ways).max(1));
         for first in (0..sets).step_by(sets_per_part as usize) {
-            let slots = slots_in_order(&self.state.lock(), first..sets.min(first + sets_per_part));
+            let slots = slots_in_order(&self.state(), first..sets.min(first + sets_per_part));
             for part in slots.chunks(SLOTS_PER_PART as usize) {
-                let records = records_of(&self.state.lock(), part, format);
+                let records = records_of(&self.state(), part, format);
                 for record in records {
                     writer.add(&record).await?;
                 }
             }
         }
-        let older = older_versions(&self.state.lock());
+        let older = older_versions(&self.state());
         for record in older {
             writer.add(&record).await?;
         }
@@ -157,19 +159,19 @@ impl Shared {
         work: &Arc<Work>,
         mut superblock: Superblock,
     ) -> Result<()> {
-        self.identity.number(&mut superblock);
-        let steps: Vec<_> = superblock::steps(&*self.flash, &superblock).collect();
+        self.shared.identity.number(&mut superblock);
+        let steps: Vec<_> = superblock::steps(&*self.shared.flash, &superblock).collect();
         let (completion, written) = Completion::pair();
-        let (shared, work, steps) = (Arc::clone(self), Arc::clone(work), steps.into_iter());
-        SuperblockWrite { shared, _work: work, steps, superblock, completion }.run();
-        written.await.map(drop).map_err(|_| self.state.lock().health.error())
+        let (committer, work, steps) = (Arc::clone(self), Arc::clone(work), steps.into_iter());
+        SuperblockWrite { committer, _work: work, steps, superblock, completion }.run();
+        written.await.map(drop).map_err(|_| self.state().health.error())
     }
 
     /// Writes a table in the newest format, unless the volume has it.
     pub(in crate::volume) async fn upgrade(self: &Arc<Self>) -> Result<u32> {
-        let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
-        self.state.lock().health.check_open()?;
-        let superblock = self.identity.superblock();
+        let work = Work::new(&self.shared, Some(self.metadata_writer.lock(0..1).await));
+        self.state().health.check_open()?;
+        let superblock = self.shared.identity.superblock();
         let old = superblock.format;
         if old < FORMAT_VERSION {
             self.write_table(&work, Superblock { format: FORMAT_VERSION, ..superblock }).await?;
@@ -179,17 +181,17 @@ impl Shared {
 }
 
 /// A table being written, until dropped.
-struct TableInWriting<'a>(&'a Shared);
+struct TableInWriting<'a>(&'a Committer);
 
 impl Drop for TableInWriting<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().journal.is_writing_table = false;
+        self.0.state().journal.is_writing_table = false;
     }
 }
 
 /// A superblock being written. Each completion submits the next step, as for a commit.
 struct SuperblockWrite {
-    shared: Arc<Shared>,
+    committer: Arc<Committer>,
     _work: Arc<Work>,
     steps: std::vec::IntoIter<Request>,
     superblock: Superblock,
@@ -198,7 +200,7 @@ struct SuperblockWrite {
 
 impl SuperblockWrite {
     fn run(mut self) {
-        let flash = Arc::clone(&self.shared.flash);
+        let flash = Arc::clone(&self.committer.shared.flash);
         match self.steps.next() {
             Some(step) => flash.submit(
                 step,
@@ -212,15 +214,15 @@ impl SuperblockWrite {
     }
 
     fn succeed(self) {
-        let Self { shared, _work: work, superblock, completion, .. } = self;
+        let Self { committer, _work: work, superblock, completion, .. } = self;
         {
-            let mut state = shared.state.lock();
+            let mut state = committer.state();
             // Commits may use the new format only now; until here the previous superblock may be in force.
             state.journal.format = superblock.format;
             state.journal.oldest_sequence = superblock.checkpoint.journal_sequence;
         }
-        shared.identity.install(superblock);
-        shared.changed.notify(usize::MAX);
+        committer.shared.identity.install(superblock);
+        committer.shared.changed.notify(usize::MAX);
         drop(work);
         completion.complete(Ok(IoBuffer::empty()));
     }
@@ -228,7 +230,7 @@ impl SuperblockWrite {
     fn fail(self, error: IoError) {
         let words = error.to_string();
         let error = VolumeError::flash("writing a superblock", error);
-        self.shared.state.lock().fail_flash(error, self.shared.timer.monotonic_ns());
+        self.committer.state().fail_flash(error, self.committer.now_ns());
         self.completion.complete(Err(IoError::new(ErrorKind::Medium, words)));
     }
 }
@@ -267,7 +269,7 @@ fn older_versions(state: &State) -> Vec<Record> {
 
 /// Writes the blocks of a table, many per request.
 struct TableWriter<'a> {
-    shared: &'a Arc<Shared>,
+    committer: &'a Arc<Committer>,
     work: &'a Arc<Work>,
     checkpoint: Checkpoint,
     chain: u32,
@@ -282,8 +284,8 @@ struct TableWriter<'a> {
 const TABLE_WRITE_BYTES: usize = 64 * JOURNAL_BLOCK_BYTES;
 
 impl<'a> TableWriter<'a> {
-    fn new(shared: &'a Arc<Shared>, work: &'a Arc<Work>, checkpoint: Checkpoint) -> Self {
-        Self { shared, work, checkpoint, chain: 0, blocks: 0, units: Vec::new(), waiting: Vec::new() }
+    fn new(committer: &'a Arc<Committer>, work: &'a Arc<Work>, checkpoint: Checkpoint) -> Self {
+        Self { committer, work, checkpoint, chain: 0, blocks: 0, units: Vec::new(), waiting: Vec::new() }
     }
 
     async fn add(&mut self, record: &Record) -> Result<()> {
@@ -302,7 +304,7 @@ impl<'a> TableWriter<'a> {
     }
 
     async fn end_block(&mut self, is_last: bool) -> Result<()> {
-        if self.blocks == self.shared.layout.table_blocks {
+        if self.blocks == self.committer.shared.layout.table_blocks {
             return Err(VolumeError::new(
                 VolumeErrorKind::Damaged,
                 "there are more records than fit into a table",
@@ -319,10 +321,18 @@ impl<'a> TableWriter<'a> {
         let start = self.waiting.len();
         self.waiting.resize(start + JOURNAL_BLOCK_BYTES, 0);
         let into = &mut self.waiting[start..];
-        self.chain = block::encode(BlockKind::Table, self.shared.identity.uuid(), &header, &self.units, into);
+        self.chain = block::encode(
+            BlockKind::Table,
+            self.committer.shared.identity.uuid(),
+            &header,
+            &self.units,
+            into,
+        );
         self.units.clear();
         self.blocks += 1;
-        if self.waiting.len() >= TABLE_WRITE_BYTES.min(self.shared.flash.geometry().max_io_bytes as usize) {
+        if self.waiting.len()
+            >= TABLE_WRITE_BYTES.min(self.committer.shared.flash.geometry().max_io_bytes as usize)
+        {
             self.write_waiting().await?;
         }
         Ok(())
@@ -333,20 +343,20 @@ impl<'a> TableWriter<'a> {
             return Ok(());
         }
         let first = self.blocks - (self.waiting.len() / JOURNAL_BLOCK_BYTES) as u64;
-        let offset =
-            self.shared.layout.table_offset(self.checkpoint.table) + first * JOURNAL_BLOCK_BYTES as u64;
+        let offset = self.committer.shared.layout.table_offset(self.checkpoint.table)
+            + first * JOURNAL_BLOCK_BYTES as u64;
         let data = IoBuffer::copy_of(&self.waiting);
         self.waiting.clear();
         let request = Request::write(offset, data);
-        let written = self.work.start(&*self.shared.flash, request).await;
-        written.map(|_| ()).map_err(|error| self.shared.table_failed(error))
+        let written = self.work.start(&*self.committer.shared.flash, request).await;
+        written.map(|_| ()).map_err(|error| self.committer.table_failed(error))
     }
 }
 
-impl Shared {
+impl Committer {
     fn table_failed(&self, error: device::IoError) -> VolumeError {
         let error = VolumeError::flash("writing a table", error);
-        self.state.lock().fail_flash(error.clone(), self.timer.monotonic_ns());
+        self.state().fail_flash(error.clone(), self.now_ns());
         error
     }
 }

@@ -7,6 +7,9 @@
 //! A block must be committed, or durable by the intent log, before it is written to the disk: otherwise recovery could restore a clean
 //! copy that is older than the disk's (rule 4 in the [parent module](super)). Blocks are cleaned oldest first, so most are.
 
+mod order;
+mod slot_wait;
+
 use std::collections::HashSet;
 use std::ops::Range;
 use std::pin::pin;
@@ -14,16 +17,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use device::{IoBuffer, IoSlice};
+use event_listener::Event;
 use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 
-use super::Volume;
-use super::disk_io::DiskWrite;
+use super::disk_io::{DiskIo, DiskWrite};
 use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::journal::Committer;
+use super::pace::Pace;
+use super::ranges::{RangeGuard, RangeLock};
 use super::segment::{Part, runs};
 use super::shared::Shared;
 use super::state::{FlashCopy, State};
 use super::work::Work;
-use crate::sets::{Cleaning, Slot, Tuning};
+use crate::sets::{Cleaning, Slot};
+
+pub(super) use slot_wait::QueuedWrite;
 
 /// Runs that share a flush of the disk, at most.
 const RUNS_PER_BATCH: usize = 32;
@@ -34,20 +43,27 @@ const MAX_CONCURRENT_BYTES: usize = 64 << 20;
 /// Blocks of a failed run that are retried one by one before the rest is given up for now.
 const MAX_RETRIED_BLOCKS: usize = 8;
 
-/// Consecutive batches without a cleaned block before a drain gives up.
-const MAX_FUTILE_BATCHES: u32 = 16;
-
-/// Sleep of the upkeep when there is nothing to do.
-const IDLE_NS: u64 = 20_000_000;
-
 /// Interval at which paused cleaning checks the latency gate.
 const PAUSE_NS: u64 = 5_000_000;
 
 /// Cleaning leaves the commit to clients if one of them flushed within this time.
 const CLIENTS_FLUSH_NS: u64 = 1_000_000_000;
 
-/// Pause of the upkeep after an error of the disk.
-const FAILURE_NS: u64 = 1_000_000_000;
+/// Cleans and destages dirty blocks, at the rate that the latency gate permits.
+pub(super) struct Cleaner {
+    shared: Arc<Shared>,
+    committer: Arc<Committer>,
+    disk_io: Arc<DiskIo>,
+    /// Its range 0..1 is locked by the batch of dirty blocks that is being written to the disk.
+    turn: Arc<RangeLock>,
+    /// Its range 0..1 is locked while the oldest epoch is written to the disk.
+    destager: Arc<RangeLock>,
+    pace: Mutex<Pace>,
+    /// Whether latencies are measured for [`Pace`].
+    is_paced: AtomicBool,
+    /// Notified when a cleaning ends, for writes in the [slot queue](super::slot_queue).
+    slots_freed: Event,
+}
 
 /// A block being cleaned.
 #[derive(Debug, Clone)]
@@ -59,7 +75,7 @@ struct DirtyBlock {
 
 /// A run being cleaned. Dropping it returns its blocks to the sets.
 struct Run {
-    shared: Arc<Shared>,
+    cleaner: Arc<Cleaner>,
     cleaning: Option<Cleaning>,
     blocks: Vec<DirtyBlock>,
     /// Slots that could not be read or written.
@@ -86,197 +102,82 @@ pub(super) struct Batch {
     pub(super) failed: Option<VolumeError>,
 }
 
-impl Volume {
-    /// Runs background work until the volume is closed: writes tables when the journal fills up, and cleans as the tuning
-    /// requires. Needs its own thread or task.
-    pub async fn run_upkeep(&self) {
-        loop {
-            let pause_ns = match self.upkeep().await {
-                Ok(true) => 0,
-                Ok(false) => IDLE_NS,
-                Err(error) if error.kind() == VolumeErrorKind::Closed => return,
-                // The error is counted and shows in the health. The work is retried.
-                Err(_) => FAILURE_NS,
-            };
-            if pause_ns > 0 {
-                device::timer::sleep(&*self.shared.timer, pause_ns).await;
-            }
+impl Cleaner {
+    pub(super) fn new(shared: Arc<Shared>, committer: Arc<Committer>, disk_io: Arc<DiskIo>) -> Arc<Self> {
+        Arc::new(Self {
+            shared,
+            committer,
+            disk_io,
+            turn: Arc::default(),
+            destager: Arc::default(),
+            pace: Mutex::default(),
+            is_paced: AtomicBool::new(false),
+            slots_freed: Event::new(),
+        })
+    }
+
+    /// Waits until no epoch is being written to the disk.
+    pub(super) async fn lock_destaging(&self) -> RangeGuard {
+        self.destager.lock(0..1).await
+    }
+
+    /// Sets the latency gate in milliseconds; 0 disables it.
+    pub(super) fn set_latency_gate(&self, gate_ms: u32) {
+        self.pace.lock().set_gate(u64::from(gate_ms) * 1_000_000);
+        self.is_paced.store(gate_ms > 0, Relaxed);
+    }
+
+    pub(super) fn begin_measure(&self) -> Option<u64> {
+        self.is_paced.load(Relaxed).then(|| self.shared.timer.monotonic_ns())
+    }
+
+    pub(super) fn end_measure(&self, begun_ns: Option<u64>) {
+        if let Some(begun_ns) = begun_ns {
+            let now_ns = self.shared.timer.monotonic_ns();
+            self.pace.lock().note(now_ns, now_ns.saturating_sub(begun_ns));
         }
     }
 
-    /// Performs one step of background work. Returns false if there was nothing to do.
-    ///
-    /// # Errors
-    /// [`VolumeErrorKind::Closed`] when the volume is closed, and the devices' failures.
-    pub async fn upkeep(&self) -> Result<bool> {
-        let table_due = {
-            let mut state = self.shared.state.lock();
-            state.health.check_open()?;
-            state.sets.age(self.shared.timer.monotonic_ns() / 1_000_000_000);
-            state.journal.is_half_full() && state.health.is_healthy()
-        };
-        let table = if table_due { self.shared.write_table_if_needed().await } else { Ok(()) };
-        if !self.shared.clients_commit_soon(&self.shared.state.lock()) {
-            self.shared.commit_clean_blocks();
-        }
-        // A failed table does not prevent cleaning.
-        let Batch { cleaned, failed } = self.shared.clean_batch().await?;
-        table?;
-        self.shared.confirm_last_flush();
-        match failed {
-            Some(error) if cleaned == 0 => Err(error),
-            _ => Ok(cleaned > 0 || table_due),
-        }
+    /// 99th percentile of recent latencies, and estimated seconds to clean `blocks`.
+    pub(super) fn rates(&self, blocks: u64) -> (Option<u64>, Option<f64>) {
+        let pace = self.pace.lock();
+        (pace.p99_ns(), pace.seconds_for(blocks))
     }
 
-    /// Writes all dirty blocks to the disk. Blocks written meanwhile may stay dirty. If the future is dropped, cleaning ends after
-    /// the I/O in flight, unless another caller also waits for it.
-    ///
-    /// # Errors
-    /// The devices' failures. Unaffected blocks are cleaned nevertheless.
-    pub async fn clean(&self) -> Result<()> {
-        let shared = &self.shared;
-        shared.state.lock().health.check_open()?;
-        if shared.identity.is_ordered() {
-            return shared.destage_all().await;
-        }
-        let (_request, failed_before) = {
-            let mut state = shared.state.lock();
-            state.sets.start_drain();
-            state.drain_requests += 1;
-            (DrainRequest(shared), state.cleanings_failed)
-        };
-        let mut futile_batches = 0;
-        loop {
-            let left = {
-                let state = shared.state.lock();
-                state.health.check_open()?;
-                state.sets.blocks_to_drain()
-            };
-            if left == 0 {
-                break;
-            }
-            let Batch { cleaned, failed } = shared.clean_batch().await?;
-            match failed {
-                Some(error) if cleaned == 0 && futile_batches == MAX_FUTILE_BATCHES => return Err(error),
-                Some(_) if cleaned == 0 => futile_batches += 1,
-                _ => futile_batches = 0,
-            }
-            // The remaining blocks are in use or being cleaned by another task.
-            if cleaned == 0 {
-                device::timer::sleep(&*shared.timer, 1_000_000).await;
-            }
-        }
-        let (change, failed) = {
-            let state = shared.state.lock();
-            let failed = (state.cleanings_failed > failed_before).then(|| state.cleaning_failure.clone());
-            (state.journal.last_change(), failed.flatten())
-        };
-        shared.commit(change).await?;
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Changes the tuning and records it in the superblock.
-    ///
-    /// # Errors
-    /// [`VolumeErrorKind::Config`] if a setting is out of bounds, and the devices' failures.
-    pub async fn set_tuning(&self, tuning: Tuning) -> Result<()> {
-        let shared = &self.shared;
-        if shared.identity.is_ordered() && !tuning.mode.keeps_dirty() {
-            let why = "an ordered cache must be write-back or write-only: other modes have no order to keep";
-            return Err(VolumeError::new(VolumeErrorKind::Config, why));
-        }
-        // The mode decides whether recovery restores clean blocks, so no write may run during the change.
-        let work = Work::new(shared, Some(shared.blocks.lock(0..u64::MAX).await));
-        shared.state.lock().health.check_open()?;
-        let target = shared.state.lock().journal.last_change();
-        // Before `metadata_writer` is locked, because the commit may have to write a table.
-        shared.commit(target).await?;
-        work.hold_range(shared.metadata_writer.lock(0..1).await);
-        let old = {
-            let mut state = shared.state.lock();
-            // The commit did not reach a failed flash, so recovery may restore outdated clean blocks.
-            if state.health.has_failed() {
-                return Err(state.health.error());
-            }
-            let old = *state.sets.tuning();
-            let changed = state.sets.set_tuning(tuning);
-            changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
-            if tuning.mode.keeps_dirty() {
-                state.journal.set_recovers_clean(true);
-            }
-            old
-        };
-        let mut superblock = shared.identity.superblock();
-        superblock.tuning = tuning;
-        // If recovery restores clean blocks from now on, flash needs a record of all. If it no longer does, their pages may change
-        // without a commit, so recovery must not compare them with the last one.
-        let written = match tuning.mode.keeps_dirty() != old.mode.keeps_dirty() {
-            true => shared.write_table(&work, superblock).await,
-            false => shared.write_superblock(&work, superblock).await,
-        };
-        if let Err(error) = written {
-            let back = shared.state.lock().sets.set_tuning(old);
-            debug_assert!(back.is_ok(), "the former settings were valid");
-            return Err(error);
-        }
-        shared.state.lock().journal.set_recovers_clean(tuning.mode.keeps_dirty());
-        // An unchanged gate keeps its measurements.
-        if tuning.latency_gate_ms != old.latency_gate_ms {
-            shared.set_latency_gate(tuning.latency_gate_ms);
-        }
-        Ok(())
-    }
-}
-
-/// A caller that waits until everything is clean.
-struct DrainRequest<'a>(&'a Shared);
-
-impl Drop for DrainRequest<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.drain_requests -= 1;
-        if state.drain_requests == 0 {
-            state.sets.stop_drain();
-        }
-    }
-}
-
-impl Shared {
     /// Cleans the blocks that the sets select, up to one flush of the disk. A block that cannot be read or written does not stop
     /// the others.
     pub(super) async fn clean_batch(self: &Arc<Self>) -> Result<Batch> {
-        if self.identity.is_ordered() {
+        if self.shared.identity.is_ordered() {
             return Ok(Batch { cleaned: self.destage_as_needed().await?, failed: None });
         }
         if self.must_pause() {
-            device::timer::sleep(&*self.timer, PAUSE_NS).await;
+            device::timer::sleep(&*self.shared.timer, PAUSE_NS).await;
             return Ok(Batch::default());
         }
-        let work = Work::new(self, None);
+        let work = Work::new(&self.shared, None);
         let gathered = self.gather(&work);
         if gathered.runs.is_empty() {
             return Ok(Batch::default());
         }
         if let Some(change) = gathered.uncommitted {
-            self.commit(change).await?;
+            self.committer.commit(change).await?;
         }
         // Batches run one after the other: concurrent ones would end together and leave the disk idle.
-        let turn = self.cleaning_turn.lock(0..1).await;
-        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk.flushes_failed());
+        let turn = self.turn.lock(0..1).await;
+        let (begun_ns, failed_before) = (self.shared.timer.monotonic_ns(), self.shared.disk.flushes_failed());
         let (written, batch) = self.write_runs(gathered).await?;
         drop(turn);
         if batch.cleaned > 0 {
-            self.flush_disk(failed_before).await?;
+            self.disk_io.flush_since(failed_before).await?;
         }
-        self.pace.lock().cleaned(batch.cleaned, self.timer.monotonic_ns().saturating_sub(begun_ns));
+        self.pace.lock().cleaned(batch.cleaned, self.shared.timer.monotonic_ns().saturating_sub(begun_ns));
         let hopeless = hopeless_sets(&written);
         for run in written {
             self.end_run(run, batch.failed.as_ref()).await?;
         }
-        self.state.lock().slot_queue.give_up(|set| hopeless.contains(&set));
+        self.shared.state.lock().slot_queue.give_up(|set| hopeless.contains(&set));
         self.slots_freed.notify(usize::MAX);
-        self.changed.notify(usize::MAX);
+        self.shared.changed.notify(usize::MAX);
         Ok(batch)
     }
 
@@ -286,7 +187,7 @@ impl Shared {
         let Gathered { mut runs, concurrent_runs, is_urgent, .. } = gathered;
         runs.sort_by_key(|run| run.blocks.first().map(|dirty| dirty.block));
         let has_uncommitted = runs.iter().any(|run| !run.failed.is_empty());
-        let failed = has_uncommitted.then(|| self.state.lock().health.error());
+        let failed = has_uncommitted.then(|| self.shared.state.lock().health.error());
         let (mut written, mut batch) = (Vec::with_capacity(runs.len()), Batch { cleaned: 0, failed });
         let mut writes = runs.into_iter().map(|mut run| async move {
             let result = self.write_run(&mut run).await;
@@ -313,9 +214,9 @@ impl Shared {
     /// Ends a run as soon as the journal has space for its records.
     async fn end_run(self: &Arc<Self>, run: Run, failed: Option<&VolumeError>) -> Result<()> {
         loop {
-            let listener = self.changed.listen();
+            let listener = self.shared.changed.listen();
             let change = {
-                let mut state = self.state.lock();
+                let mut state = self.shared.state.lock();
                 if state.has_space_for_changes(run.blocks.len()) {
                     run.end(&mut state, failed);
                     return Ok(());
@@ -323,7 +224,7 @@ impl Shared {
                 state.journal.space_freeing_change()
             };
             match change {
-                Some(change) => self.commit(change).await?,
+                Some(change) => self.committer.commit(change).await?,
                 None => listener.await,
             }
         }
@@ -333,7 +234,7 @@ impl Shared {
     fn gather(self: &Arc<Self>, work: &Arc<Work>) -> Gathered {
         // Declared before the lock, because dropping a run locks the state.
         let mut skipped = Vec::new();
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let is_urgent = !state.slot_queue.is_empty();
         let cleanings =
             if is_urgent { state.next_for_waiting_writes() } else { state.next_cleanings(RUNS_PER_BATCH) };
@@ -360,15 +261,18 @@ impl Shared {
             .then(|| state.journal.last_change());
         let longest = runs.iter().map(|run| run.blocks.len()).max().unwrap_or(0);
         let is_awaited = is_urgent || state.drain_requests > 0;
-        let concurrent_runs =
-            if is_awaited { concurrent_runs_for(longest * self.layout.block_bytes as usize) } else { 1 };
+        let concurrent_runs = if is_awaited {
+            concurrent_runs_for(longest * self.shared.layout.block_bytes as usize)
+        } else {
+            1
+        };
         Gathered { runs, uncommitted: uncommitted.or(running), concurrent_runs, is_urgent }
     }
 
     /// Whether clients flush so often that uncommitted blocks will be committed soon, which saves a flush for cleaning alone. Not
     /// if a caller waits for these blocks.
-    fn clients_commit_soon(&self, state: &State) -> bool {
-        let since = |flushed_ns| self.timer.monotonic_ns().saturating_sub(flushed_ns);
+    pub(super) fn clients_commit_soon(&self, state: &State) -> bool {
+        let since = |flushed_ns| self.shared.timer.monotonic_ns().saturating_sub(flushed_ns);
         let is_flushed_often =
             state.journal.client_flushed_ns().map(since).is_some_and(|ns| ns < CLIENTS_FLUSH_NS);
         is_flushed_often && state.drain_requests == 0 && state.health.is_healthy()
@@ -377,11 +281,11 @@ impl Shared {
     /// Commits if the journal may lack space for changes of `blocks` more blocks.
     pub(super) async fn commit_for_space(self: &Arc<Self>, blocks: usize) -> Result<()> {
         let change = {
-            let state = self.state.lock();
+            let state = self.shared.state.lock();
             (!state.has_space_for_changes(blocks)).then(|| state.journal.last_change())
         };
         match change {
-            Some(change) => self.commit(change).await,
+            Some(change) => self.committer.commit(change).await,
             None => Ok(()),
         }
     }
@@ -389,10 +293,10 @@ impl Shared {
     /// Writes a run to the disk and adds the blocks that fail to `run.failed`.
     async fn write_run(self: &Arc<Self>, run: &mut Run) -> Result<()> {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
-        let range = self.disk_writers.lock(first.block..last.block + 1).await;
-        let work = Work::new(self, Some(range));
+        let range = self.disk_io.lock(first.block..last.block + 1).await;
+        let work = Work::new(&self.shared, Some(range));
         let blocks = {
-            let state = self.state.lock();
+            let state = self.shared.state.lock();
             // A closed volume has recorded checksums of its disk, which must not change.
             state.health.check_open()?;
             // Some blocks may have been rewritten meanwhile.
@@ -425,25 +329,26 @@ impl Shared {
         work: &Arc<Work>,
         blocks: &[(u64, FlashCopy)],
     ) -> Result<()> {
-        let whole = 0..self.layout.block_bytes as usize;
+        let whole = 0..self.shared.layout.block_bytes as usize;
         let part = |&(block, copy): &(u64, FlashCopy)| (Part { block, within: whole.clone(), at: 0 }, copy);
-        let pages = self.read_copies_of(work, blocks.iter().map(part).collect()).await?;
+        let pages = self.shared.read_copies_of(work, blocks.iter().map(part).collect()).await?;
         for extent in self.extents_of(blocks) {
             let bytes = self.bytes_of_extent(&extent, blocks, &pages);
-            self.write_disk_range(work, DiskWrite::Cleaning, extent.start, bytes).await?;
+            self.disk_io.write(work, DiskWrite::Cleaning, extent.start, bytes).await?;
         }
         Ok(())
     }
 
     /// Whether the latency gate requires a pause. Never while a write waits for cleaning.
     fn must_pause(&self) -> bool {
-        !self.state.lock().has_waiting_writes() && self.pace.lock().must_pause(self.timer.monotonic_ns())
+        !self.shared.state.lock().has_waiting_writes()
+            && self.pace.lock().must_pause(self.shared.timer.monotonic_ns())
     }
 
     /// Waits until the latency gate permits cleaning.
     pub(super) async fn pause(&self) {
         while self.must_pause() {
-            device::timer::sleep(&*self.timer, PAUSE_NS).await;
+            device::timer::sleep(&*self.shared.timer, PAUSE_NS).await;
         }
     }
 
@@ -451,8 +356,8 @@ impl Shared {
     fn extents_of(&self, blocks: &[(u64, FlashCopy)]) -> Vec<Range<u64>> {
         let sector = u64::from(super::SECTOR_BYTES);
         let sectors = blocks.iter().flat_map(|&(block, copy)| {
-            let start = block * u64::from(self.layout.block_bytes);
-            let there = copy.partial.unwrap_or(self.grid.whole(block));
+            let start = block * u64::from(self.shared.layout.block_bytes);
+            let there = copy.partial.unwrap_or(self.shared.grid.whole(block));
             let to_bytes = move |run: Range<u32>| {
                 start + u64::from(run.start) * sector..start + u64::from(run.end) * sector
             };
@@ -469,7 +374,7 @@ impl Shared {
         blocks: &[(u64, FlashCopy)],
         pages: &[IoSlice],
     ) -> IoSlice {
-        let block_bytes = u64::from(self.layout.block_bytes);
+        let block_bytes = u64::from(self.shared.layout.block_bytes);
         let mut bytes = IoBuffer::zeroed((extent.end - extent.start) as usize);
         for ((block, _), page) in blocks.iter().zip(pages) {
             let start = block * block_bytes;
@@ -484,13 +389,13 @@ impl Shared {
 }
 
 impl Run {
-    fn new(shared: &Arc<Shared>, cleaning: Cleaning, state: &State) -> Self {
+    fn new(cleaner: &Arc<Cleaner>, cleaning: Cleaning, state: &State) -> Self {
         let dirty = |&slot: &Slot| {
             let (copy, block) = (state.copy(slot)?, state.sets.word(slot).block()?);
             Some(DirtyBlock { slot, block, copy })
         };
         let blocks = cleaning.slots.iter().filter_map(dirty).collect();
-        Self { shared: Arc::clone(shared), cleaning: Some(cleaning), blocks, failed: HashSet::new() }
+        Self { cleaner: Arc::clone(cleaner), cleaning: Some(cleaning), blocks, failed: HashSet::new() }
     }
 
     /// The blocks that are neither in a commit nor durable by the intent log.
@@ -543,9 +448,9 @@ impl Drop for Run {
     /// Called with `cleaning` still set if the run failed, or its future was dropped.
     fn drop(&mut self) {
         if let Some(cleaning) = self.cleaning.take() {
-            self.shared.state.lock().sets.end_cleaning(&cleaning, false);
-            self.shared.slots_freed.notify(usize::MAX);
-            self.shared.changed.notify(usize::MAX);
+            self.cleaner.shared.state.lock().sets.end_cleaning(&cleaning, false);
+            self.cleaner.slots_freed.notify(usize::MAX);
+            self.cleaner.shared.changed.notify(usize::MAX);
         }
     }
 }

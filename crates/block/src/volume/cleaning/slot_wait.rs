@@ -1,48 +1,47 @@
-//! Waiting for a slot in the [slot queue](super::slot_queue).
+//! Waiting for a slot in the [slot queue](super::super::slot_queue).
 
 use std::sync::Arc;
 
-use super::error::{Result, VolumeErrorKind};
-use super::shared::Shared;
-use super::slot_queue::SlotDemand;
-use super::writeback::Batch;
+use super::super::error::{Result, VolumeErrorKind};
+use super::super::slot_queue::SlotDemand;
+use super::{Batch, Cleaner};
 
 /// Delay before a retry when all blocks of the set are in use by requests.
 const IN_USE_NS: u64 = 100_000;
 
 /// A write in the queue; dropping it removes the write.
-pub(super) struct QueuedWrite {
-    shared: Arc<Shared>,
+pub(in crate::volume) struct QueuedWrite {
+    cleaner: Arc<Cleaner>,
     number: u64,
 }
 
 impl QueuedWrite {
     /// Appends a write to the queue.
-    pub(super) fn enqueue(shared: &Arc<Shared>, demand: SlotDemand) -> Self {
+    pub(in crate::volume) fn enqueue(cleaner: &Arc<Cleaner>, demand: SlotDemand) -> Self {
         let number = {
-            let mut state = shared.state.lock();
+            let mut state = cleaner.shared.state.lock();
             state.io.room_waits += 1;
             state.slot_queue.append(demand)
         };
-        Self { shared: Arc::clone(shared), number }
+        Self { cleaner: Arc::clone(cleaner), number }
     }
 
     /// Its number in the queue.
-    pub(super) fn number(&self) -> u64 {
+    pub(in crate::volume) fn number(&self) -> u64 {
         self.number
     }
 
     /// Waits until slots of the set may have become clean.
-    pub(super) async fn wait(&self, demand: SlotDemand) -> Result<()> {
+    pub(in crate::volume) async fn wait(&self, demand: SlotDemand) -> Result<()> {
         let set = demand.set;
-        let shared = &self.shared;
-        let freed_by_others = shared.slots_freed.listen();
+        let (cleaner, shared) = (&self.cleaner, &self.cleaner.shared);
+        let freed_by_others = cleaner.slots_freed.listen();
         if !shared.state.lock().slot_queue.begin_turn(self.number, demand) {
             freed_by_others.await;
             return Ok(());
         }
-        let turn = CleaningTurn(shared);
-        let has_failed = match shared.clean_batch().await {
+        let turn = CleaningTurn(cleaner);
+        let has_failed = match cleaner.clean_batch().await {
             Ok(Batch { cleaned: 1.., .. }) => return Ok(()),
             Ok(Batch { failed, .. }) => failed.is_some(),
             // The write itself has not failed: it may bypass the cache.
@@ -75,26 +74,26 @@ impl QueuedWrite {
 
 impl Drop for QueuedWrite {
     fn drop(&mut self) {
-        self.shared.state.lock().slot_queue.remove(self.number);
+        self.cleaner.shared.state.lock().slot_queue.remove(self.number);
         // The next write may be the first of its set now.
-        self.shared.slots_freed.notify(usize::MAX);
+        self.cleaner.slots_freed.notify(usize::MAX);
     }
 }
 
 /// A waiting write that is cleaning. When its turn ends or is dropped, the other waiting writes are notified.
-struct CleaningTurn<'a>(&'a Arc<Shared>);
+struct CleaningTurn<'a>(&'a Cleaner);
 
 impl CleaningTurn<'_> {
     /// Ends the turn without notifying the other waiting writes.
     fn end(self) {
-        self.0.state.lock().slot_queue.end_turn();
+        self.0.shared.state.lock().slot_queue.end_turn();
         std::mem::forget(self);
     }
 }
 
 impl Drop for CleaningTurn<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().slot_queue.end_turn();
+        self.0.shared.state.lock().slot_queue.end_turn();
         self.0.slots_freed.notify(usize::MAX);
     }
 }

@@ -12,36 +12,36 @@
 
 use std::sync::Arc;
 
-use super::epochs::{Epochs, Version};
-use super::error::{Result, VolumeErrorKind};
-use super::shared::Shared;
-use super::state::{FlashCopy, State};
-use super::work::Work;
+use super::super::epochs::{Epochs, Version};
+use super::super::error::{Result, VolumeErrorKind};
+use super::super::state::{FlashCopy, State};
+use super::super::work::Work;
+use super::Cleaner;
 
 /// Counts a write that waits until an epoch is destaged.
-struct WaitingWrite<'a>(&'a Shared);
+struct WaitingWrite<'a>(&'a Cleaner);
 
 impl<'a> WaitingWrite<'a> {
-    fn new(shared: &'a Shared) -> Self {
-        let mut state = shared.state.lock();
+    fn new(cleaner: &'a Cleaner) -> Self {
+        let mut state = cleaner.shared.state.lock();
         state.io.room_waits += 1;
         state.epochs.iter_mut().for_each(|epochs| epochs.add_waiting());
-        Self(shared)
+        Self(cleaner)
     }
 }
 
 impl Drop for WaitingWrite<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().epochs.iter_mut().for_each(|epochs| epochs.end_waiting());
+        self.0.shared.state.lock().epochs.iter_mut().for_each(|epochs| epochs.end_waiting());
     }
 }
 
-impl Shared {
+impl Cleaner {
     /// Writes the oldest epoch to the disk. Returns the number of blocks; 0 if there was no epoch.
-    pub(super) async fn destage_oldest(self: &Arc<Self>) -> Result<usize> {
-        let work = Work::new(self, Some(self.destager.lock(0..1).await));
+    pub(in crate::volume) async fn destage_oldest(self: &Arc<Self>) -> Result<usize> {
+        let work = Work::new(&self.shared, Some(self.destager.lock(0..1).await));
         let oldest = {
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             // A closed volume has recorded checksums of its disk, which must not change.
             state.health.check_open()?;
             let confirmed = state.journal.confirmed_commit();
@@ -56,7 +56,7 @@ impl Shared {
             (epoch, versions, damaged)
         };
         let (epoch, versions, damaged) = oldest;
-        let keeps_checksums = self.identity.keeps_checksums();
+        let keeps_checksums = self.shared.identity.keeps_checksums();
         let blocks: Vec<(u64, FlashCopy)> = versions
             .iter()
             .zip(damaged)
@@ -65,30 +65,30 @@ impl Shared {
                 (version.block, FlashCopy { page: version.page, crc, partial: version.partial })
             })
             .collect();
-        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk.flushes_failed());
-        for segment in blocks.chunks(super::segment::SEGMENT_BLOCKS as usize) {
+        let (begun_ns, failed_before) = (self.shared.timer.monotonic_ns(), self.shared.disk.flushes_failed());
+        for segment in blocks.chunks(super::super::segment::SEGMENT_BLOCKS as usize) {
             self.write_copies(&work, segment).await?;
             self.pause().await;
         }
-        self.flush_disk(failed_before).await?;
-        self.pace.lock().cleaned(versions.len(), self.timer.monotonic_ns().saturating_sub(begun_ns));
+        self.disk_io.flush_since(failed_before).await?;
+        self.pace.lock().cleaned(versions.len(), self.shared.timer.monotonic_ns().saturating_sub(begun_ns));
         self.commit_for_space(versions.len()).await?;
         let change = self.end_epoch(epoch, &versions);
         // The next epoch begins only when this one is durably recorded as clean: otherwise recovery would write this one
         // over the newer data.
-        self.commit(change).await?;
-        self.changed.notify(usize::MAX);
+        self.committer.commit(change).await?;
+        self.shared.changed.notify(usize::MAX);
         Ok(versions.len())
     }
 
     /// Writes all epochs of earlier writes to the disk.
-    pub(super) async fn destage_all(self: &Arc<Self>) -> Result<()> {
-        let change = self.state.lock().journal.last_change();
+    pub(in crate::volume) async fn destage_all(self: &Arc<Self>) -> Result<()> {
+        let change = self.shared.state.lock().journal.last_change();
         // Blocks committed before the flash failed can still be read there and written to the disk.
-        let mut result = self.commit(change).await;
-        let last = self.state.lock().journal.confirmed_commit();
+        let mut result = self.committer.commit(change).await;
+        let last = self.shared.state.lock().journal.confirmed_commit();
         let oldest_left = || {
-            let state = self.state.lock();
+            let state = self.shared.state.lock();
             let oldest = state.epochs.as_ref().and_then(Epochs::oldest_number);
             oldest.filter(|&epoch| epoch <= last)
         };
@@ -104,7 +104,7 @@ impl Shared {
     }
 
     fn end_epoch(&self, epoch: u64, versions: &[Version]) -> u64 {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let state = &mut *state;
         if let Some(epochs) = &mut state.epochs {
             epochs.end(epoch);
@@ -125,19 +125,19 @@ impl Shared {
     }
 
     /// Waits for space for a write, which must not bypass the cache.
-    pub(super) async fn destage_for_space(self: &Arc<Self>) -> Result<()> {
+    pub(in crate::volume) async fn destage_for_space(self: &Arc<Self>) -> Result<()> {
         let _waits = WaitingWrite::new(self);
-        let change = self.state.lock().journal.last_change();
-        self.commit(change).await?;
+        let change = self.shared.state.lock().journal.last_change();
+        self.committer.commit(change).await?;
         if self.destage_oldest().await? == 0 {
             // The pages are in use by requests in flight.
-            device::timer::sleep(&*self.timer, 100_000).await;
+            device::timer::sleep(&*self.shared.timer, 100_000).await;
         }
         Ok(())
     }
 
     /// Destages if more pages wait than the dirty threshold allows, or for an idle block.
-    pub(super) async fn destage_as_needed(self: &Arc<Self>) -> Result<usize> {
+    pub(in crate::volume) async fn destage_as_needed(self: &Arc<Self>) -> Result<usize> {
         if self.is_above_threshold() {
             return self.destage_oldest().await;
         }
@@ -145,16 +145,16 @@ impl Shared {
             return Ok(0);
         }
         let destaged = self.destage_oldest().await?;
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         state.sets.spend_on_idle(destaged as u64);
         state.sets.counters_mut().fallow_cleanings += destaged as u64;
         Ok(destaged)
     }
 
     fn is_above_threshold(&self) -> bool {
-        let state = self.state.lock();
+        let state = self.shared.state.lock();
         let percent = usize::from(state.sets.tuning().dirty_percent.min(90));
-        let most = self.layout.slots() as usize * percent / 100;
+        let most = self.shared.layout.slots() as usize * percent / 100;
         let waiting = state.epochs.as_ref().map_or(0, Epochs::len);
         !state.health.is_closed() && waiting > most
     }
@@ -167,7 +167,7 @@ impl Shared {
             waits && state.sets.may_clean_idle()
         };
         let (page, uncommitted) = {
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             if is_due(&state) {
                 return Ok(true);
             }
@@ -184,9 +184,9 @@ impl Shared {
         };
         // A block that no client flushed gets its epoch by this commit.
         if let Some(change) = uncommitted {
-            self.commit(change).await?;
+            self.committer.commit(change).await?;
         }
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         if let Some(epochs) = &mut state.epochs {
             epochs.found_idle(page);
         }
