@@ -200,8 +200,8 @@ mod tests {
         let three = [
             ("a", "use crate::b::B;"),
             ("b", "use crate::c::C;"),
-            ("c", "use crate::a::A; // use crate::d::D;\nuse std::fmt;"),
-            ("d", "use crate::a::A;\npub(in crate::e) fn f() {}"),
+            ("c", "use crate::a::A; // use crate::d::D;\nuse std::fmt;\npub(in crate::d) fn f() {}"),
+            ("d", "use crate::a::A;"),
             ("e", "struct E;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}"),
         ];
         assert!(circles(&modules(&three)).is_empty());

@@ -137,7 +137,7 @@ async fn check_blocks(shared: &Shared, check: &mut Check) -> Result<()> {
 }
 
 async fn page_problem(shared: &Shared, slot: Slot) -> Option<String> {
-    let copy = shared.state.lock().copy(slot)?;
+    let copy = shared.state.lock().map.copy(slot)?;
     let offset = shared.layout.page_offset(copy.page);
     match shared.flash.read(offset, shared.layout.block_bytes as usize).await {
         Err(error) => Some(format!("page {} cannot be read: {error}", copy.page)),

@@ -113,7 +113,7 @@ impl CopiedAhead {
             let slot = Slot(*next);
             *next += 1;
             let word = state.sets.word(slot);
-            let (Some(copy), Some(block)) = (state.copy(slot), word.block()) else { continue };
+            let (Some(copy), Some(block)) = (state.map.copy(slot), word.block()) else { continue };
             let from = copy.page;
             if state.pages.was_allocated(from) {
                 self.places.drop_copy(from);

@@ -7,10 +7,11 @@ use device::{IoBuffer, IoError, IoSlice, Request};
 
 use super::SECTOR_BYTES;
 use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::page_map::FlashCopy;
 use super::record::crc32c;
 use super::segment::{Part, runs};
 use super::shared::Shared;
-use super::state::{FlashCopy, Written};
+use super::state::Written;
 use super::work::Work;
 
 /// A part that is read from its flash page.

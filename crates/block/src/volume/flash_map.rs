@@ -275,7 +275,7 @@ impl FlashMap {
                 )));
             };
             let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
-            state.place(slot, page, crc, self.partial.get(&page).copied());
+            state.map.place(slot, page, crc, self.partial.get(&page).copied());
             let standing = standing_in(word);
             if standing != Standing::default() {
                 state.sets.restore_standing(slot, standing);
@@ -289,8 +289,8 @@ impl FlashMap {
         if is_out_of_order {
             restore_standing(&mut state, &self.words, &self.ranks);
         }
-        state.damaged = self.damaged;
-        state.foreign_blocks = self.foreign_blocks.unwrap_or_default();
+        state.map.set_damaged(self.damaged);
+        state.journal.set_foreign_blocks(self.foreign_blocks.unwrap_or_default());
         state.journal.restore(self.logged.into_values());
         recovery.dropped_blocks = dropped.len() as u64;
         Ok((state, dropped))
@@ -300,7 +300,7 @@ impl FlashMap {
 /// Restores the order and the policy state of the blocks of each set.
 fn restore_standing(state: &mut State, words: &[u64], ranks: &[u32]) {
     for set in 0..state.sets.geometry().sets {
-        let page = |slot: Slot| Some((state.copy(slot)?.page as usize, slot));
+        let page = |slot: Slot| Some((state.map.copy(slot)?.page as usize, slot));
         let mut slots: Vec<(usize, Slot)> = state.sets.oldest_first(set).filter_map(page).collect();
         slots.sort_unstable_by_key(|&(page, _)| ranks[page]);
         for (page, slot) in slots {

@@ -9,6 +9,17 @@
 //! later: runs of dirty blocks -> disk -> flush of the disk -> the journal records them as clean
 //! ```
 //!
+//! # Owners
+//!
+//! * [`State`], behind one mutex: the page of each block, the free [pages], and the state machines of the other owners. These
+//!   do no I/O: the [`Sets`](crate::sets::Sets), the [`Journal`](journal::Journal), the [epochs], the [slot queue](slot_queue), the [health].
+//! * [`Identity`](identity::Identity): the superblock in force, and the disk that belongs to the volume.
+//! * [`Disk`](disk::Disk): the device, its size and its errors.
+//! * [`Committer`](journal::Committer): commits, entries of the intent log, tables and superblocks.
+//! * [`DiskIo`](disk_io::DiskIo): reads, writes and trims of the disk, as the rules permit.
+//! * [`Cleaner`](cleaning::Cleaner): cleaning and destaging.
+//! * [`Inner`]: reads, writes and trims of clients.
+//!
 //! # Durability rules
 //!
 //! 1. **A page that metadata on flash refers to is never written.** A write takes a free page. The page that it replaces becomes
@@ -27,13 +38,20 @@
 //!
 //! # Lock order
 //!
-//! Range locks (`ranges.rs`) are held across I/O and taken in this order: `bypass_turn`, `blocks`, `disk_writers`, `destager`, `metadata_writer`.
-//! `cleaning_turn` is taken before `disk_writers`, by a batch of cleaning that holds no other range. A commit may have to write a
-//! table, which takes `metadata_writer`; so nothing waits for a commit while it holds `metadata_writer`, except the commit that
-//! ends a table, which never writes another.
+//! Range locks ([`ranges`]) are held across I/O and taken in this order:
 //!
-//! Mutexes are never held across I/O. `state` comes first: `pace` and the claims of a range lock may be locked under it. `superblock` and
-//! `state` are never held together. Dropping a `Work` locks `state`, so no `Work` is dropped under it.
+//! 1. the turn of a sequential write that bypasses the cache: [`Inner::bypass_turn`]
+//! 2. blocks of the cache: [`Inner::blocks`]
+//! 3. the turn of a batch of cleaning, which holds no block of the cache
+//! 4. blocks of the disk: [`DiskIo::lock`](disk_io::DiskIo::lock)
+//! 5. destaging: [`Cleaner::lock_destaging`](cleaning::Cleaner::lock_destaging)
+//! 6. tables and superblocks: [`Committer::lock_metadata`](journal::Committer::lock_metadata)
+//!
+//! A commit may have to write a table, so no task waits for a commit while it holds the last lock. The commit that ends a table is an
+//! exception: it never writes another table.
+//!
+//! Mutexes are never held across I/O. `state` comes first: the mutexes of the pace and of range locks may be locked under it. Those of the
+//! superblock and of `state` are never held together. Dropping a [`Work`](work::Work) locks `state`, so no `Work` is dropped under it.
 //!
 //! The reasons, and the rejected alternatives, are in `DESIGN.md`.
 
@@ -45,6 +63,7 @@ mod copy_ahead;
 mod create;
 mod disk;
 mod disk_io;
+mod drains;
 mod epochs;
 pub mod error;
 mod flash_io;
@@ -59,6 +78,7 @@ mod log_replay;
 mod os_identity;
 mod pace;
 mod page_copy;
+mod page_map;
 mod pages;
 mod ranges;
 mod read;
@@ -248,7 +268,7 @@ impl Volume {
             capacity_blocks: u64::from(self.inner.shared.layout.slots()),
             held_blocks: state.sets.held_blocks(),
             dirty_blocks: state.sets.dirty_blocks(),
-            uncommitted_blocks: (state.journal.clean_inserted() + state.filling_blocks) as u64,
+            uncommitted_blocks: (state.journal.clean_inserted() + state.filling_blocks()) as u64,
             block_bytes: self.inner.shared.layout.block_bytes,
             memory_bytes: state.memory_bytes() as u64,
             journal_used_blocks: state.journal.used(),

@@ -9,11 +9,12 @@ use futures_util::future::join_all;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_io::{Hit, overlay};
 use super::inner::Inner;
+use super::page_map::FlashCopy;
 use super::record::crc32c;
 use super::segment::{Grid, Part, runs};
-use super::state::{FlashCopy, State, Written};
+use super::state::{State, Written};
 use super::work::Work;
-use crate::sets::{Admit, Read, Tuning};
+use crate::sets::{Admit, Read};
 
 /// A part with sectors that flash lacks.
 #[derive(Debug, Clone)]
@@ -74,7 +75,7 @@ impl Inner {
             let mut state = self.shared.state.lock();
             state.health.check_open()?;
             let (admit, stream_bytes) =
-                admit(&mut state, offset, len, may_cache, |tuning| tuning.read_bypass_bytes);
+                state.admit(offset, len, may_cache, |tuning| tuning.read_bypass_bytes);
             ReadMode { admit, is_sequential: self.shared.grid.is_sequential(len, stream_bytes) }
         };
         let mut segments = Grid::read_segments(offset, len);
@@ -199,7 +200,7 @@ impl Inner {
 
     fn plan_misses(&self, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
         let mut state = self.shared.state.lock();
-        let filling_bytes = state.filling_blocks as u64 * u64::from(self.shared.layout.block_bytes);
+        let filling_bytes = state.filling_blocks() as u64 * u64::from(self.shared.layout.block_bytes);
         let may_fill = state.health.is_healthy() && filling_bytes < MAX_FILLING_BYTES;
         let most_filled = if may_fill { state.blocks_that_may_change() } else { 0 };
         let (mut hits, mut misses, mut to_fill) = (Vec::new(), Vec::new(), 0);
@@ -318,7 +319,7 @@ impl Inner {
         {
             let mut state = self.shared.state.lock();
             state.sets.counters_mut().ssd_writes += filled.len() as u64;
-            state.filling_blocks += filled.len();
+            state.begin_fill(filled.len());
         }
         let written = filled.into_iter().map(|(written, _)| written).collect();
         let fill = Fill { inner: Arc::clone(self), work: Arc::clone(work), written };
@@ -331,24 +332,6 @@ impl Inner {
     }
 }
 
-/// Adds the request to the sequential streams. Returns whether its blocks may be cached, and the length of its stream; a request of a
-/// client that does not use the cache is a stream of its own. `limit` selects the stream length limit.
-pub(super) fn admit(
-    state: &mut State,
-    offset: u64,
-    len: usize,
-    may_cache: bool,
-    limit: fn(&Tuning) -> u64,
-) -> (Admit, u64) {
-    if !may_cache {
-        return (Admit::Refused, len as u64);
-    }
-    let stream_bytes = state.streams.record(offset, len as u64);
-    let limit = limit(state.sets.tuning());
-    let is_limited = limit > 0 && stream_bytes > limit;
-    (if is_limited { Admit::Sequential } else { Admit::Yes }, stream_bytes)
-}
-
 /// Whether a block can be inserted now. An insertion never waits for a commit.
 fn admit_now(state: &State, block: u64, admit: Admit, may_change: bool) -> Admit {
     match admit {
@@ -359,7 +342,7 @@ fn admit_now(state: &State, block: u64, admit: Admit, may_change: bool) -> Admit
 }
 
 fn hit(state: &State, part: &Part) -> Option<Hit> {
-    let copy = state.copy(state.sets.find(part.block)?)?;
+    let copy = state.map.copy(state.sets.find(part.block)?)?;
     let has_all = copy.partial.is_none_or(|sectors| sectors.contains(part.sectors()));
     has_all.then(|| Hit { part: part.clone(), copy })
 }
@@ -374,7 +357,7 @@ fn miss(
     let none = Miss { part: part.clone(), copy: None, destination: None, decided, admit };
     let (slot, copy) = match decided {
         Read::Around => return none,
-        Read::Hit(slot) => (slot, state.copy(slot)),
+        Read::Hit(slot) => (slot, state.map.copy(slot)),
         Read::Fill { slot, evicted } => {
             if let Some(evicted) = evicted {
                 state.vacate(slot, evicted);
@@ -425,7 +408,7 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         let mut state = self.inner.shared.state.lock();
-        state.filling_blocks -= self.written.len();
+        state.end_fill(self.written.len());
         if !state.health.is_healthy() {
             return;
         }

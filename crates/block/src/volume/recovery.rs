@@ -221,8 +221,8 @@ async fn make_durable(inner: &Inner, recovery: &Recovery, dropped: &[u32]) -> Re
         recovery.was_forced
             || !dropped.is_empty()
             // A commit would make the damaged one appear whole.
-            || !state.damaged.is_empty()
-            || !state.foreign_blocks.is_empty()
+            || state.map.has_damaged()
+            || state.journal.has_foreign_blocks()
             || recovery.damaged_blocks > 0
             || !state.journal.fits_changes()
     };

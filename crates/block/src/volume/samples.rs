@@ -85,7 +85,7 @@ fn samples(shared: &Shared) -> Vec<Vec<(Slot, u64)>> {
 
 /// Whether a clean block is equal on flash and disk.
 pub(super) async fn is_same_on_disk(shared: &Shared, slot: Slot, block: u64) -> Result<bool> {
-    let copy = shared.state.lock().copy(slot);
+    let copy = shared.state.lock().map.copy(slot);
     let Some(copy) = copy else { return Ok(true) };
     let on_disk = read_disk_block(shared, block).await?;
     let read =

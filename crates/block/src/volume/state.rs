@@ -1,18 +1,20 @@
 //! The state of a volume, behind one mutex that is never held across I/O.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use super::drains::Drains;
 use super::epochs::{Epochs, Version};
 use super::error::VolumeError;
 use super::health::FlashHealth;
 use super::journal::{Journal, PageRelease};
 use super::layout::Layout;
+use super::page_map::PageMap;
 use super::pages::Pages;
 use super::record::{PageContents, Sectors};
 use super::slot_queue::{MAX_CLEANERS, SlotDemand, SlotQueue};
 use super::stats::IoCounts;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
-use crate::sets::{Cleaning, Sets, Slot, Standing, Streams};
+use crate::sets::{Admit, Cleaning, Sets, Slot, Standing, Streams, Tuning};
 
 /// Blocks of cached sequential writes in flight, by set. They are not dirty yet.
 pub(super) type IncomingBlocks = BTreeMap<u32, u32>;
@@ -23,13 +25,12 @@ const UNITS_PER_RUN_BLOCK: usize = 16;
 /// Limit of the length of a run of cleaning, which is held in memory.
 const MAX_RUN_BYTES: u32 = 16 << 20;
 
-/// Marks a slot without a page.
-const NO_PAGE: u16 = u16::MAX;
-
 pub(super) struct State {
     pub(super) sets: Sets,
-    pub(super) streams: Streams,
+    streams: Streams,
     pub(super) pages: Pages,
+    pub(super) map: PageMap,
+    layout: Layout,
     pub(super) journal: Journal,
     pub(super) health: FlashHealth,
     pub(super) io: IoCounts,
@@ -39,35 +40,9 @@ pub(super) struct State {
     /// Writes that wait for slots.
     pub(super) slot_queue: SlotQueue,
     /// Callers that wait until everything is clean.
-    pub(super) drain_requests: usize,
-    /// Runs with a block [to be drained](Sets::start_drain) that could not be cleaned, and the error of the last one.
-    pub(super) cleanings_failed: u64,
-    pub(super) cleaning_failure: Option<VolumeError>,
+    pub(super) drains: Drains,
     /// Blocks that were read and are being written to flash.
-    pub(super) filling_blocks: usize,
-    /// Reserved entries for blocks with missing sectors.
-    reserved_partials: usize,
-    layout: Layout,
-    /// Page of each slot, relative to its group.
-    page_of: Vec<u16>,
-    /// Checksum of each slot's page, if checksums are kept.
-    crc_of: Option<Vec<u32>>,
-    /// Expected checksums of pages that recovery found damaged, in a volume without checksums: reading one fails.
-    pub(super) damaged: HashMap<u32, u32>,
-    /// Offsets of torn or damaged blocks of journal and intent log, which are initialized again before the first request.
-    pub(super) foreign_blocks: Vec<u64>,
-    /// Sectors of the slots whose block lacks some.
-    partial: HashMap<u32, Sectors>,
-}
-
-/// The location of a block on flash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FlashCopy {
-    pub(super) page: u32,
-    /// Checksum of the page, if known.
-    pub(super) crc: Option<u32>,
-    /// The sectors on the page; `None` means all.
-    pub(super) partial: Option<Sectors>,
+    filling_blocks: usize,
 }
 
 /// A page that was written for a slot.
@@ -87,28 +62,20 @@ impl State {
         // The changes of one run must fit into the journal, together with those of concurrent requests.
         let max_blocks = (journal.max_pending_units() / UNITS_PER_RUN_BLOCK) as u32;
         sets.limit_runs(max_blocks.min(MAX_RUN_BYTES / layout.block_bytes));
-        let slots = layout.slots() as usize;
         Self {
             sets,
             streams: Streams::new(),
             pages: Pages::new(&layout),
+            map: PageMap::new(layout, superblock.checksums),
+            layout,
             journal,
             health: FlashHealth::default(),
             io: IoCounts::default(),
             epochs: superblock.ordered.then(Epochs::default),
             slot_queue: SlotQueue::default(),
-            drain_requests: 0,
-            cleanings_failed: 0,
-            cleaning_failure: None,
+            drains: Drains::default(),
             filling_blocks: 0,
-            reserved_partials: 0,
-            layout,
-            page_of: vec![NO_PAGE; slots],
-            crc_of: superblock.checksums.then(|| vec![0; slots]),
-            damaged: HashMap::new(),
             incoming_blocks: IncomingBlocks::new(),
-            foreign_blocks: Vec::new(),
-            partial: HashMap::new(),
         }
     }
 
@@ -118,36 +85,47 @@ impl State {
         self.health.fail(error, now_ns);
     }
 
+    /// Adds the request to the sequential streams. Returns whether its blocks may be cached, and the length of its stream; a request of a
+    /// client that does not use the cache is a stream of its own. `limit` selects the stream length limit.
+    pub(super) fn admit(
+        &mut self,
+        offset: u64,
+        len: usize,
+        may_cache: bool,
+        limit: fn(&Tuning) -> u64,
+    ) -> (Admit, u64) {
+        if !may_cache {
+            return (Admit::Refused, len as u64);
+        }
+        let stream_bytes = self.streams.record(offset, len as u64);
+        let limit = limit(self.sets.tuning());
+        let is_limited = limit > 0 && stream_bytes > limit;
+        (if is_limited { Admit::Sequential } else { Admit::Yes }, stream_bytes)
+    }
+
+    /// Blocks that were read and are being written to flash.
+    pub(super) fn filling_blocks(&self) -> usize {
+        self.filling_blocks
+    }
+
+    pub(super) fn begin_fill(&mut self, blocks: usize) {
+        self.filling_blocks += blocks;
+    }
+
+    pub(super) fn end_fill(&mut self, blocks: usize) {
+        self.filling_blocks -= blocks;
+    }
+
     /// The group whose pages hold `block`.
     pub(super) fn group_of(&self, block: u64) -> u32 {
         self.sets.set_of(block) / self.layout.sets_per_group()
-    }
-
-    /// The location of the block in `slot`; `None` while the block is being inserted.
-    pub(super) fn copy(&self, slot: Slot) -> Option<FlashCopy> {
-        let page = self.page_of[slot.0 as usize];
-        (page != NO_PAGE).then(|| {
-            let page = self.first_page(slot) + u32::from(page);
-            let crc = self.crc_of.as_ref().map(|crcs| crcs[slot.0 as usize]);
-            FlashCopy {
-                page,
-                crc: crc.or_else(|| self.damaged_crc(page)),
-                partial: self.partial.get(&slot.0).copied(),
-            }
-        })
-    }
-
-    /// The expected checksum of a page that recovery found damaged.
-    pub(super) fn damaged_crc(&self, page: u32) -> Option<u32> {
-        if self.damaged.is_empty() { None } else { self.damaged.get(&page).copied() }
     }
 
     /// Makes the written page the slot's page and releases the previous one.
     pub(super) fn install(&mut self, written: &Written) {
         let &Written { slot, block, page, crc, partial, dirty } = written;
         self.vacate(slot, block);
-        self.damaged.remove(&page);
-        self.place(slot, page, crc, partial);
+        self.map.place(slot, page, crc, partial);
         if dirty || self.journal.recovers_clean() {
             let standing = self.recorded_standing(slot, self.journal.format());
             let contents = PageContents { block, dirty, partial, crc, fresh: true, epoch: 0, standing };
@@ -160,19 +138,6 @@ impl State {
         }
     }
 
-    /// Restores the page of a slot during recovery, without recording a change.
-    pub(super) fn place(&mut self, slot: Slot, page: u32, crc: u32, partial: Option<Sectors>) {
-        let within = page - self.first_page(slot);
-        self.page_of[slot.0 as usize] = u16::try_from(within).expect("a group has fewer than 2^16 pages");
-        if let Some(crcs) = &mut self.crc_of {
-            crcs[slot.0 as usize] = crc;
-        }
-        match partial {
-            Some(sectors) => self.partial.insert(slot.0, sectors),
-            None => self.partial.remove(&slot.0),
-        };
-    }
-
     /// Releases the page of a slot that holds `block`.
     pub(super) fn vacate(&mut self, slot: Slot, block: u64) {
         self.vacate_as(slot, block, self.sets.word(slot).is_dirty());
@@ -180,9 +145,7 @@ impl State {
 
     /// As [`vacate`](Self::vacate), for a block whose state is given.
     fn vacate_as(&mut self, slot: Slot, block: u64, dirty: bool) {
-        let Some(copy) = self.copy(slot) else { return };
-        self.page_of[slot.0 as usize] = NO_PAGE;
-        self.partial.remove(&slot.0);
+        let Some(copy) = self.map.remove(slot) else { return };
         // The page of an older version is kept until that version is on the disk.
         if self.epochs.as_ref().is_some_and(|epochs| epochs.has(copy.page)) {
             return;
@@ -222,7 +185,7 @@ impl State {
     /// Drops `block` if it is clean and still on the damaged `page`.
     pub(super) fn drop_damaged(&mut self, block: u64, page: u32) {
         let Some(slot) = self.sets.find(block) else { return };
-        let is_same = self.copy(slot).is_some_and(|copy| copy.page == page);
+        let is_same = self.map.copy(slot).is_some_and(|copy| copy.page == page);
         if is_same && !self.sets.word(slot).is_dirty() && self.forget(slot, block) {
             self.sets.counters_mut().read_invalidates += 1;
         }
@@ -244,21 +207,6 @@ impl State {
         !self.slot_queue.is_empty() || self.epochs.as_ref().is_some_and(Epochs::has_waiting_writes)
     }
 
-    /// Whether there is space to record one more block with missing sectors.
-    pub(super) fn has_space_for_partials(&self) -> bool {
-        self.partial.len() + self.reserved_partials < self.layout.partial_limit()
-    }
-
-    /// Reserves space for one block with missing sectors.
-    pub(super) fn reserve_partial(&mut self) {
-        self.reserved_partials += 1;
-    }
-
-    /// Releases space for blocks with missing sectors.
-    pub(super) fn release_partials(&mut self, partials: usize) {
-        self.reserved_partials -= partials;
-    }
-
     /// Whether a commit should begin now that a block of this group was inserted, or could not be for lack of a page, before a
     /// request has to wait for it.
     pub(super) fn should_commit(&self, block: u64) -> bool {
@@ -277,11 +225,8 @@ impl State {
 
     /// The next run to clean. A committed block is not joined with uncommitted neighbours, which would need another commit first.
     pub(super) fn next_cleaning(&mut self) -> Option<Cleaning> {
-        let Self { sets, journal, page_of, layout, .. } = self;
-        let is_committed = |slot: Slot| {
-            let page = page_of[slot.0 as usize];
-            page == NO_PAGE || journal.is_committed(first_page(layout, slot) + u32::from(page))
-        };
+        let Self { sets, journal, map, .. } = self;
+        let is_committed = |slot: Slot| map.page(slot).is_none_or(|page| journal.is_committed(page));
         sets.next_cleaning_with(|slot, neighbour| !is_committed(slot) || is_committed(neighbour))
     }
 
@@ -303,7 +248,7 @@ impl State {
 
     /// Whether the cache has no newer version of the block.
     pub(super) fn is_newest(&self, version: &Version) -> bool {
-        let copy = self.sets.find(version.block).and_then(|slot| self.copy(slot));
+        let copy = self.sets.find(version.block).and_then(|slot| self.map.copy(slot));
         copy.is_some_and(|copy| copy.page == version.page)
     }
 
@@ -327,7 +272,7 @@ impl State {
 
     /// Records in the journal that the block in `slot` is clean.
     pub(super) fn record_clean(&mut self, slot: Slot) {
-        let (Some(copy), Some(block)) = (self.copy(slot), self.sets.word(slot).block()) else { return };
+        let (Some(copy), Some(block)) = (self.map.copy(slot), self.sets.word(slot).block()) else { return };
         let held = PageContents {
             block,
             dirty: false,
@@ -347,19 +292,6 @@ impl State {
 
     /// Memory for cached blocks, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.sets.memory_bytes()
-            + self.pages.memory_bytes()
-            + self.page_of.capacity() * 2
-            + self.crc_of.as_ref().map_or(0, |crcs| crcs.capacity() * 4)
-            + self.partial.capacity() * 40
+        self.sets.memory_bytes() + self.pages.memory_bytes() + self.map.memory_bytes()
     }
-
-    fn first_page(&self, slot: Slot) -> u32 {
-        first_page(&self.layout, slot)
-    }
-}
-
-/// The first page of the slot's group.
-fn first_page(layout: &Layout, slot: Slot) -> u32 {
-    slot.0 / layout.ways / layout.sets_per_group() * layout.pages_per_group()
 }

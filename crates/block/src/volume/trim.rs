@@ -143,7 +143,7 @@ impl Volume {
             .blocks_of(&range)
             .map(|block| self.inner.shared.grid.part_of(&range, block))
         {
-            let slot = state.sets.find(part.block).filter(|&slot| state.copy(slot).is_some());
+            let slot = state.sets.find(part.block).filter(|&slot| state.map.copy(slot).is_some());
             let dirty = slot.is_some_and(|slot| state.sets.word(slot).is_dirty());
             let (len, cached) = (part.within.len() as u64, slot.is_some());
             let full = extents.len() == most;

@@ -75,8 +75,7 @@ impl Volume {
         let (_request, failed_before) = {
             let mut state = shared.state.lock();
             state.sets.start_drain();
-            state.drain_requests += 1;
-            (DrainRequest(shared), state.cleanings_failed)
+            (DrainRequest(shared), state.drains.begin())
         };
         let mut futile_batches = 0;
         loop {
@@ -101,8 +100,7 @@ impl Volume {
         }
         let (change, failed) = {
             let state = shared.state.lock();
-            let failed = (state.cleanings_failed > failed_before).then(|| state.cleaning_failure.clone());
-            (state.journal.last_change(), failed.flatten())
+            (state.journal.last_change(), state.drains.failure_after(failed_before))
         };
         committer.commit(change).await?;
         failed.map_or(Ok(()), Err)
@@ -167,8 +165,7 @@ struct DrainRequest<'a>(&'a Shared);
 impl Drop for DrainRequest<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.drain_requests -= 1;
-        if state.drain_requests == 0 {
+        if state.drains.end() {
             state.sets.stop_drain();
         }
     }

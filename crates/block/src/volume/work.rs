@@ -59,9 +59,9 @@ impl Work {
 
     /// Whether the tables have space for one more block with missing sectors. If `is_new`, that space is reserved until the end.
     pub(super) fn may_be_partial(&self, state: &mut State, is_new: bool) -> bool {
-        let has_space = state.has_space_for_partials();
+        let has_space = state.map.has_space_for_partials();
         if has_space && is_new {
-            state.reserve_partial();
+            state.map.reserve_partial();
             self.holdings.lock().reserved_partials += 1;
         }
         has_space
@@ -133,7 +133,7 @@ impl Drop for Work {
             for (slot, block) in holdings.slots {
                 state.sets.unpin(slot);
                 // The slot was allocated for a block whose data was never written.
-                if state.copy(slot).is_none() && state.sets.word(slot).block() == Some(block) {
+                if state.map.copy(slot).is_none() && state.sets.word(slot).block() == Some(block) {
                     state.sets.forget(slot);
                 }
             }
@@ -147,7 +147,7 @@ impl Drop for Work {
                 state.drop_damaged(block, page);
             }
             state.journal.release_reserved(holdings.reserved_blocks);
-            state.release_partials(holdings.reserved_partials);
+            state.map.release_partials(holdings.reserved_partials);
         }
         self.shared.changed.notify(usize::MAX);
         drop(holdings.ranges);

@@ -13,11 +13,11 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_io::overlay;
 use super::inner::Inner;
 use super::journal::IncomingWrite;
+use super::page_map::FlashCopy;
 use super::ranges::RangeGuard;
-use super::read::admit;
 use super::record::{Sectors, crc32c};
 use super::segment::{Part, runs};
-use super::state::{FlashCopy, State, Written};
+use super::state::{State, Written};
 use super::work::Work;
 use super::write_blocker::{WaitFor, WriteBlocker, changing_blocks, obstacle, slot_shortage, wait_for};
 use crate::sets::{Admit, Slot, Write};
@@ -67,7 +67,7 @@ impl Inner {
             let mut state = self.shared.state.lock();
             state.health.check_open()?;
             let (admit, stream_bytes) =
-                admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes);
+                state.admit(offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes);
             // The disk of an ordered volume gets flushed data only.
             let may_bypass = admit == Admit::Yes
                 && state.epochs.is_none()
@@ -286,7 +286,7 @@ impl Inner {
         work.pin(state, slot, part.block);
         let page = work.take_page(state, part.block).expect("`obstacle` saw that there are pages for all");
         let covers_all = part.sectors().contains(self.shared.grid.whole(part.block));
-        let old = if covers_all { None } else { state.copy(slot) };
+        let old = if covers_all { None } else { state.map.copy(slot) };
         if let Some(copy) = old {
             work.read_page(state, copy.page);
         }

@@ -25,10 +25,11 @@ use super::disk_io::{DiskIo, DiskWrite};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::Committer;
 use super::pace::Pace;
+use super::page_map::FlashCopy;
 use super::ranges::{RangeGuard, RangeLock};
 use super::segment::{Part, runs};
 use super::shared::Shared;
-use super::state::{FlashCopy, State};
+use super::state::State;
 use super::work::Work;
 use crate::sets::{Cleaning, Slot};
 
@@ -260,7 +261,7 @@ impl Cleaner {
         let uncommitted = (!all_committed && (state.health.is_healthy() || running.is_some()))
             .then(|| state.journal.last_change());
         let longest = runs.iter().map(|run| run.blocks.len()).max().unwrap_or(0);
-        let is_awaited = is_urgent || state.drain_requests > 0;
+        let is_awaited = is_urgent || state.drains.have_callers();
         let concurrent_runs = if is_awaited {
             concurrent_runs_for(longest * self.shared.layout.block_bytes as usize)
         } else {
@@ -275,7 +276,7 @@ impl Cleaner {
         let since = |flushed_ns| self.shared.timer.monotonic_ns().saturating_sub(flushed_ns);
         let is_flushed_often =
             state.journal.client_flushed_ns().map(since).is_some_and(|ns| ns < CLIENTS_FLUSH_NS);
-        is_flushed_often && state.drain_requests == 0 && state.health.is_healthy()
+        is_flushed_often && !state.drains.have_callers() && state.health.is_healthy()
     }
 
     /// Commits if the journal may lack space for changes of `blocks` more blocks.
@@ -391,7 +392,7 @@ impl Cleaner {
 impl Run {
     fn new(cleaner: &Arc<Cleaner>, cleaning: Cleaning, state: &State) -> Self {
         let dirty = |&slot: &Slot| {
-            let (copy, block) = (state.copy(slot)?, state.sets.word(slot).block()?);
+            let (copy, block) = (state.map.copy(slot)?, state.sets.word(slot).block()?);
             Some(DirtyBlock { slot, block, copy })
         };
         let blocks = cleaning.slots.iter().filter_map(dirty).collect();
@@ -407,7 +408,7 @@ impl Run {
     /// The blocks that were not rewritten.
     fn unchanged(&self, state: &State) -> Vec<DirtyBlock> {
         let is_same =
-            |dirty: &&DirtyBlock| state.copy(dirty.slot).is_some_and(|copy| copy.page == dirty.copy.page);
+            |dirty: &&DirtyBlock| state.map.copy(dirty.slot).is_some_and(|copy| copy.page == dirty.copy.page);
         self.blocks.iter().filter(is_same).cloned().collect()
     }
 
@@ -415,8 +416,7 @@ impl Run {
     fn end(mut self, state: &mut State, failed: Option<&VolumeError>) {
         let Some(cleaning) = self.cleaning.take() else { return };
         if self.failed.iter().any(|&slot| state.sets.is_in_drain(slot)) {
-            state.cleanings_failed += 1;
-            state.cleaning_failure = failed.cloned();
+            state.drains.fail(failed.cloned());
         }
         state.sets.end_cleaning_of(&cleaning, |slot| !self.failed.contains(&slot));
         for dirty in self.unchanged(state) {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use super::super::epochs::{Epochs, Version};
 use super::super::error::{Result, VolumeErrorKind};
-use super::super::state::{FlashCopy, State};
+use super::super::page_map::FlashCopy;
+use super::super::state::State;
 use super::super::work::Work;
 use super::Cleaner;
 
@@ -49,7 +50,8 @@ impl Cleaner {
                 state.epochs.as_ref().and_then(Epochs::oldest).filter(|(epoch, _)| *epoch <= confirmed);
             let Some((epoch, mut versions)) = oldest else { return Ok(0) };
             versions.sort_by_key(|version| version.block);
-            let damaged: Vec<_> = versions.iter().map(|version| state.damaged_crc(version.page)).collect();
+            let damaged: Vec<_> =
+                versions.iter().map(|version| state.map.damaged_crc(version.page)).collect();
             for version in &versions {
                 work.read_page(&mut state, version.page);
             }
@@ -111,7 +113,8 @@ impl Cleaner {
         }
         for version in versions {
             let slot = state.sets.find(version.block);
-            let current = slot.filter(|&slot| state.copy(slot).is_some_and(|copy| copy.page == version.page));
+            let current =
+                slot.filter(|&slot| state.map.copy(slot).is_some_and(|copy| copy.page == version.page));
             match current {
                 Some(slot) => {
                     state.sets.mark_clean(slot);
@@ -171,7 +174,8 @@ impl Cleaner {
             if is_due(&state) {
                 return Ok(true);
             }
-            let Some(page) = state.sets.next_idle().and_then(|slot| state.copy(slot)).map(|copy| copy.page)
+            let Some(page) =
+                state.sets.next_idle().and_then(|slot| state.map.copy(slot)).map(|copy| copy.page)
             else {
                 return Ok(false);
             };

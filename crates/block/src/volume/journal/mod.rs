@@ -57,6 +57,8 @@ pub(super) struct Journal {
     confirmed_commit: u64,
     /// The first block that recovery needs.
     oldest_sequence: u64,
+    /// Offsets of torn or damaged blocks of journal and intent log, which are initialized again before the first request.
+    foreign_blocks: Vec<u64>,
     /// Whether a commit is in flight.
     running: bool,
     /// Whether a commit waits for a flush of the intent log.
@@ -105,6 +107,7 @@ impl Journal {
             next_commit: checkpoint.next_commit,
             confirmed_commit: checkpoint.confirmed_commit,
             oldest_sequence: checkpoint.journal_sequence,
+            foreign_blocks: Vec::new(),
             running: false,
             is_commit_due: false,
             is_writing_blocks: false,
@@ -201,6 +204,14 @@ impl Journal {
     /// Leaves out a number that a lost commit may have.
     pub(super) fn skip_commit(&mut self) {
         self.next_commit += 1;
+    }
+
+    pub(super) fn set_foreign_blocks(&mut self, offsets: Vec<u64>) {
+        self.foreign_blocks = offsets;
+    }
+
+    pub(super) fn has_foreign_blocks(&self) -> bool {
+        !self.foreign_blocks.is_empty()
     }
 
     /// The commit that entries of the intent log follow, and the checksum to which the first of them is chained.

@@ -124,7 +124,7 @@ impl Committer {
 
     /// Initializes damaged blocks of journal and intent log again, so that the next recovery does not report them.
     async fn initialize_foreign_blocks(&self) -> Result<()> {
-        let foreign = std::mem::take(&mut self.state().foreign_blocks);
+        let foreign = std::mem::take(&mut self.state().journal.foreign_blocks);
         let empty = block::empty(self.shared.identity.uuid());
         for offset in foreign {
             let written = self.shared.flash.write(offset, IoBuffer::copy_of(&empty)).await;
@@ -242,7 +242,7 @@ fn slots_in_order(state: &State, sets: std::ops::Range<u32>) -> Vec<Slot> {
 
 fn records_of(state: &State, slots: &[Slot], format: u32) -> Vec<Record> {
     let record = |&slot: &Slot| {
-        let (copy, word) = (state.copy(slot)?, state.sets.word(slot));
+        let (copy, word) = (state.map.copy(slot)?, state.sets.word(slot));
         let held = PageContents {
             block: word.block()?,
             dirty: word.is_dirty(),
