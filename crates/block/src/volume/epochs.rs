@@ -83,12 +83,10 @@ impl Epochs {
         self.waiting_writes > 0
     }
 
-    /// Adds a write that waits until an epoch is destaged.
     pub(super) fn add_waiting(&mut self) {
         self.waiting_writes += 1;
     }
 
-    /// A write no longer waits.
     pub(super) fn end_waiting(&mut self) {
         self.waiting_writes -= 1;
     }

@@ -84,7 +84,6 @@ impl FlashHealth {
         }
     }
 
-    /// Number of failed writes and flushes of the flash.
     pub(super) fn errors(&self) -> u64 {
         self.failure.as_ref().map_or(0, |failure| failure.errors)
     }

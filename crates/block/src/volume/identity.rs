@@ -36,12 +36,10 @@ impl Identity {
         Self { uuid: superblock.uuid, superblock: Mutex::new(superblock), os_identity }
     }
 
-    /// The volume's UUID.
     pub(super) fn uuid(&self) -> u128 {
         self.uuid
     }
 
-    /// The superblock in force.
     pub(super) fn superblock(&self) -> Superblock {
         self.superblock.lock().clone()
     }
@@ -62,7 +60,6 @@ impl Identity {
         self.superblock.lock().ordered
     }
 
-    /// Whether checksums of cached blocks are kept.
     pub(super) fn keeps_checksums(&self) -> bool {
         self.superblock.lock().checksums
     }

@@ -292,8 +292,7 @@ impl FlashMap {
                     commit: checkpoint.number,
                     chain,
                     ends_commit: read + 1 == checkpoint.table_blocks,
-                    confirmed: 0,
-                    flushed: 0,
+                    ..BlockHeader::default()
                 };
                 let decoded = block::decode(BlockKind::Table, superblock.uuid, bytes);
                 let Some((_, crc, units)) = decoded.filter(|(header, ..)| *header == expected) else {

@@ -65,7 +65,6 @@ impl SlotQueue {
         self.next_number
     }
 
-    /// Removes a write.
     pub(super) fn remove(&mut self, number: u64) {
         self.waiting.retain(|waiting| waiting.number != number);
     }

@@ -64,7 +64,7 @@ impl BlockKind {
 }
 
 /// The header of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlockHeader {
     /// Sequence number of the block.
     pub sequence: u64,

@@ -206,9 +206,7 @@ impl Committer {
             sequence: first_sequence,
             commit: journal.next_commit,
             chain: journal.chain,
-            ends_commit: false,
-            confirmed: 0,
-            flushed: 0,
+            ..BlockHeader::default()
         };
         let blocks = encode_records(BlockKind::Journal, journal.uuid, &mut next, batch.records());
         (journal.next_sequence, journal.chain) = (next.sequence, next.chain);

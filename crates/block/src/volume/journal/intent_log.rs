@@ -103,17 +103,14 @@ impl IntentLog {
         (self.base, self.chain)
     }
 
-    /// All changes up to this one survive a kill of the process.
     pub(super) fn logged(&self) -> u64 {
         self.logged
     }
 
-    /// Adds a write that waits for an entry.
     pub(super) fn add_waiting(&mut self) {
         self.waiting += 1;
     }
 
-    /// A write no longer waits for an entry.
     pub(super) fn end_waiting(&mut self) {
         self.waiting -= 1;
     }
@@ -134,7 +131,6 @@ impl IntentLog {
         self.waiting * 2 >= self.incoming
     }
 
-    /// Whether an entry is being written.
     pub(super) fn is_writing(&self) -> bool {
         self.running
     }
@@ -169,7 +165,6 @@ impl IntentLog {
         self.running = false;
     }
 
-    /// Whether the flash is being flushed for entries.
     pub(super) fn is_flushing(&self) -> bool {
         self.is_flushing
     }
@@ -189,7 +184,6 @@ impl IntentLog {
         }
     }
 
-    /// End of the last flush for entries.
     pub(super) fn flushed_ns(&self) -> u64 {
         self.flushed_ns
     }

@@ -130,7 +130,6 @@ impl Journal {
         self.intent_log.follow(checkpoint.confirmed_commit, checkpoint.journal_chain);
     }
 
-    /// Length of the ring in blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -175,12 +174,10 @@ impl Journal {
         (self.next_sequence, self.chain)
     }
 
-    /// Number of the next commit.
     pub(super) fn next_commit(&self) -> u64 {
         self.next_commit
     }
 
-    /// The last commit that is known to be flushed.
     pub(super) fn confirmed_commit(&self) -> u64 {
         self.confirmed_commit
     }
@@ -219,7 +216,6 @@ impl Journal {
         self.intent_log.start()
     }
 
-    /// Adds the records that recovery found in the intent log, for the commit that ends recovery.
     pub(super) fn restore(&mut self, records: impl IntoIterator<Item = Record>) {
         self.changes.restore(records);
     }
@@ -227,12 +223,10 @@ impl Journal {
 
 /// Changes.
 impl Journal {
-    /// Whether recovery may restore clean blocks.
     pub(super) fn recovers_clean(&self) -> bool {
         self.recovers_clean
     }
 
-    /// Changes whether recovery may restore clean blocks.
     pub(super) fn set_recovers_clean(&mut self, recovers_clean: bool) {
         self.recovers_clean = recovers_clean;
     }
@@ -243,7 +237,6 @@ impl Journal {
         self.is_writing_table
     }
 
-    /// The format of the superblock in force.
     pub(super) fn format(&self) -> u32 {
         self.format
     }
@@ -253,7 +246,6 @@ impl Journal {
         self.changes.hold(page, held);
     }
 
-    /// Records that the contents of `page` became clean; the disk was flushed.
     pub(super) fn record_clean(&mut self, page: u32, held: PageContents) {
         self.changes.record_clean(page, held);
     }
@@ -266,7 +258,6 @@ impl Journal {
         self.changes.release(page, block, dirty, self.is_writing_table)
     }
 
-    /// Records a disk write that began when `flushes_failed` flushes had failed.
     pub(super) fn disk_written(&mut self, flushes_failed: u64) {
         self.changes.disk_written(flushes_failed);
     }
@@ -276,7 +267,6 @@ impl Journal {
         self.changes.number()
     }
 
-    /// Whether the dirty contents of `page` are in a commit that has begun, or durable by the intent log.
     pub(super) fn is_committed(&self, page: u32) -> bool {
         self.changes.is_committed(page)
     }
@@ -292,7 +282,6 @@ impl Journal {
         blocks.into_iter().any(is_recoverable).then(|| self.changes.number())
     }
 
-    /// Clean blocks that were inserted since the last commit.
     pub(super) fn clean_inserted(&self) -> usize {
         self.changes.clean_inserted()
     }
@@ -308,12 +297,10 @@ impl Journal {
         (units / UNITS_PER_CHANGE).saturating_sub(self.reserved_blocks)
     }
 
-    /// Reserves space for changes of `blocks` blocks.
     pub(super) fn reserve_changes(&mut self, blocks: usize) {
         self.reserved_blocks += blocks;
     }
 
-    /// Releases space, whether or not the changes were made.
     pub(super) fn release_reserved(&mut self, blocks: usize) {
         self.reserved_blocks -= blocks;
     }
@@ -333,7 +320,6 @@ impl Journal {
         self.client_flushed_ns = Some(now_ns);
     }
 
-    /// Time of the last flush or FUA write of a client.
     pub(super) fn client_flushed_ns(&self) -> Option<u64> {
         self.client_flushed_ns
     }

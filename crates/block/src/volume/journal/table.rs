@@ -315,8 +315,7 @@ impl<'a> TableWriter<'a> {
             commit: self.checkpoint.number,
             chain: self.chain,
             ends_commit: is_last,
-            confirmed: 0,
-            flushed: 0,
+            ..BlockHeader::default()
         };
         let start = self.waiting.len();
         self.waiting.resize(start + JOURNAL_BLOCK_BYTES, 0);
