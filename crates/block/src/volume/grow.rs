@@ -11,10 +11,11 @@ use device::timer::Timer;
 
 use super::create::config_error;
 use super::error::Result;
+use super::flash_map::KeptBlocks;
 use super::inner::Inner;
 use super::page_map::FlashCopy;
 use super::record::Sectors;
-use super::recovery::{KeptBlocks, check_flash, load};
+use super::recovery::{check_flash, load};
 use super::samples::check_samples;
 use super::shared::Shared;
 use super::superblock::{self, DiskIdentity, Superblock};

@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use device::Device;
 
-use super::error::{Result, VolumeError};
-use super::flash_map::{FlashMap, damaged};
-use super::journal::block::{self, BlockKind, DamagedHeader, JOURNAL_BLOCK_BYTES};
-use super::record::Record;
-use super::recovery::{READ_BYTES, Recovery, read_blocks, records_in};
+use super::journal_replay::{read_blocks, records_in};
+use super::{FlashMap, READ_BYTES, Recovery, damaged};
+use crate::volume::error::{Result, VolumeError};
+use crate::volume::journal::block::{self, BlockKind, DamagedHeader, JOURNAL_BLOCK_BYTES};
+use crate::volume::record::Record;
 
 /// A block of the intent log that follows the last commit.
 struct LogBlock {

@@ -4,23 +4,72 @@
 //! assigned its block.
 //! A table lists the blocks of a set in eviction order, and the journal follows it, so ranks give the order of the sets' queues.
 
+mod journal_replay;
+mod log_replay;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::epochs::Version;
-use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::Journal;
-use super::journal::block::{self, BlockKind};
-use super::page_copy::Move;
-use super::record::{PageContents, Record, Sectors};
-use super::recovery::{KeptBlocks, Recovery};
-use super::state::State;
-use super::superblock::{FORMAT_WITH_STANDING, Superblock};
-use super::{Layout, SECTOR_BYTES};
 use crate::sets::{Allocation, Sets, SetsConfig, Slot, Standing};
+use crate::volume::epochs::Version;
+use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
+use crate::volume::journal::Journal;
+use crate::volume::journal::block::{self, BlockKind};
+use crate::volume::layout::Layout;
+use crate::volume::page_copy::Move;
+use crate::volume::record::{PageContents, Record, SECTOR_BYTES, Sectors};
+use crate::volume::state::State;
+use crate::volume::superblock::{FORMAT_WITH_STANDING, Superblock};
+
+/// Bytes per read during recovery.
+pub(super) const READ_BYTES: usize = 256 << 10;
+
+/// The result of opening a volume.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The volume was closed; there was nothing to recover.
+    pub was_clean: bool,
+    /// Cached blocks.
+    pub blocks: u64,
+    /// Cached blocks that are dirty.
+    pub dirty_blocks: u64,
+    /// Journal blocks that were read.
+    pub journal_blocks: u64,
+    /// Commits that were applied.
+    pub commits: u64,
+    /// Intent log entries that were applied: writes since the last commit.
+    pub log_entries: u64,
+    /// The last commit, or entries of the intent log after it, were dropped because their pages have other checksums. A power cut
+    /// before the flush completed causes this, and then no flush was acknowledged. Otherwise the flash lost data.
+    pub rolled_back: bool,
+    /// Blocks written by clients that were dropped with that commit or these entries.
+    pub rolled_back_blocks: u64,
+    /// The last commit or intent log entry was dropped because one of its blocks is torn, damaged or replaced. The number of writes that it
+    /// recorded is unknown. The causes are those of `rolled_back`, which is set too.
+    pub lost_last_entry: bool,
+    /// Blocks of the last commit, and of flushed entries after it, that the flash lost although the flush was acknowledged. All other
+    /// blocks are valid. Reads of a damaged block fail until a client writes it.
+    pub damaged_blocks: u64,
+    /// Clean blocks that were dropped because the disk may be newer: the mode writes to the disk directly, or a disk that
+    /// does not match was accepted.
+    pub dropped_blocks: u64,
+    /// Duration of opening, including all I/O.
+    pub elapsed_ns: u64,
+    /// A disk that does not match was accepted.
+    pub was_forced: bool,
+}
+
+/// Which recovered blocks are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeptBlocks {
+    /// All valid blocks.
+    All,
+    /// Only dirty blocks: clean ones may differ from this disk.
+    DirtyOnly,
+}
 
 /// The contents of each page of a flash device.
 pub(super) struct FlashMap {
-    pub(super) layout: Layout,
+    layout: Layout,
     format: u32,
     /// Block, policy state and flags of each page; 0 if free.
     words: Vec<u64>,
@@ -34,15 +83,15 @@ pub(super) struct FlashMap {
     /// The commit that wrote each page, in an ordered volume.
     epochs: Vec<u64>,
     /// The last record of each page in the intent log. The commit that ends recovery repeats them.
-    pub(super) logged: BTreeMap<u32, Record>,
+    logged: BTreeMap<u32, Record>,
     /// Pages written by the dropped commit and dropped intent log entries, except those that a valid entry wrote.
-    pub(super) dropped: BTreeSet<u32>,
+    dropped: BTreeSet<u32>,
     /// Expected checksums of pages that recovery found damaged, in a volume without checksums.
-    pub(super) damaged: HashMap<u32, u32>,
-    pub(super) journal: Journal,
+    damaged: HashMap<u32, u32>,
+    journal: Journal,
     /// Offsets of blocks of journal and intent log with [other contents](block::is_foreign) than the volume writes there. Only recorded after
     /// a crash, and if all of them were initialized.
-    pub(super) foreign_blocks: Option<Vec<u64>>,
+    foreign_blocks: Option<Vec<u64>>,
 }
 
 const HELD: u64 = 1 << 63;
