@@ -1,5 +1,6 @@
 //! The parts of a volume.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::cleaning::Cleaner;
@@ -7,6 +8,7 @@ use super::disk_io::DiskIo;
 use super::journal::Committer;
 use super::ranges::RangeLock;
 use super::shared::Shared;
+use super::work::Work;
 
 pub(super) struct Inner {
     pub(super) shared: Arc<Shared>,
@@ -27,5 +29,10 @@ impl Inner {
         let cleaner = Cleaner::new(Arc::clone(&shared), Arc::clone(&committer), Arc::clone(&disk_io));
         let (bypass_turn, blocks) = <(Arc<RangeLock>, Arc<RangeLock>)>::default();
         Arc::new(Self { shared, committer, disk_io, cleaner, bypass_turn, blocks })
+    }
+
+    /// Locks the blocks that overlap `bytes` until the operation ends.
+    pub(super) async fn lock(&self, bytes: &Range<u64>) -> Arc<Work> {
+        Work::new(&self.shared, Some(self.blocks.lock(self.shared.grid.blocks_of(bytes)).await))
     }
 }

@@ -106,8 +106,7 @@ impl Inner {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let range = self.blocks.lock(self.shared.grid.blocks_of(segment)).await;
-            let plan = self.plan_misses(&parts, Work::new(&self.shared, Some(range)), admit);
+            let plan = self.plan_misses(&parts, self.lock(segment).await, admit);
             match self.read_locked(&plan, segment, mode.is_sequential).await {
                 Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
                     self.undo_counts(&plan);

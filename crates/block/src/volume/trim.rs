@@ -44,10 +44,7 @@ impl Volume {
             return self.state().health.check_open();
         }
         let range = offset..offset + len;
-        let work = Work::new(
-            &self.inner.shared,
-            Some(self.inner.blocks.lock(self.inner.shared.grid.blocks_of(&range)).await),
-        );
+        let work = self.inner.lock(&range).await;
         self.discard_blocks(&work, &[self.inner.shared.grid.whole_blocks(&range)]).await.map(drop)
     }
 
@@ -158,10 +155,7 @@ impl Volume {
 
     /// Trims the whole clean blocks of `range`. Returns those that now read as zeros.
     async fn unmap_clean(&self, range: &Range<u64>) -> Result<Vec<Range<u64>>> {
-        let work = Work::new(
-            &self.inner.shared,
-            Some(self.inner.blocks.lock(self.inner.shared.grid.blocks_of(range)).await),
-        );
+        let work = self.inner.lock(range).await;
         let whole = self.inner.shared.grid.whole_blocks(range);
         let dirty =
             self.search_steps(&whole).flat_map(|step| self.cached_in(&self.state(), &step, Word::is_dirty));

@@ -12,12 +12,12 @@
 
 use std::sync::Arc;
 
-use super::super::epochs::{Epochs, Version};
-use super::super::error::{Result, VolumeErrorKind};
-use super::super::page_map::FlashCopy;
-use super::super::state::State;
-use super::super::work::Work;
 use super::Cleaner;
+use crate::volume::epochs::{Epochs, Version};
+use crate::volume::error::{Result, VolumeErrorKind};
+use crate::volume::page_map::FlashCopy;
+use crate::volume::state::State;
+use crate::volume::work::Work;
 
 /// Counts a write that waits until an epoch is destaged.
 struct WaitingWrite<'a>(&'a Cleaner);
@@ -68,7 +68,7 @@ impl Cleaner {
             })
             .collect();
         let (begun_ns, failed_before) = (self.shared.timer.monotonic_ns(), self.shared.disk.flushes_failed());
-        for segment in blocks.chunks(super::super::segment::SEGMENT_BLOCKS as usize) {
+        for segment in blocks.chunks(crate::volume::segment::SEGMENT_BLOCKS as usize) {
             self.write_copies(&work, segment).await?;
             self.pause().await;
         }

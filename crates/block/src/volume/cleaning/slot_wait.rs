@@ -1,10 +1,10 @@
-//! Waiting for a slot in the [slot queue](super::super::slot_queue).
+//! Waiting for a slot in the [slot queue](crate::volume::slot_queue).
 
 use std::sync::Arc;
 
-use super::super::error::{Result, VolumeErrorKind};
-use super::super::slot_queue::SlotDemand;
 use super::{Batch, Cleaner};
+use crate::volume::error::{Result, VolumeErrorKind};
+use crate::volume::slot_queue::SlotDemand;
 
 /// Delay before a retry when all blocks of the set are in use by requests.
 const IN_USE_NS: u64 = 100_000;
