@@ -246,6 +246,7 @@ impl Volume {
     /// Current statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let now_ns = self.inner.shared.timer.monotonic_ns();
         let disk_errors = self.inner.shared.disk.current_errors();
         let (disk_read_errors, disk_write_errors) = self.inner.shared.disk.error_counts();
         let state = self.state();
@@ -274,7 +275,7 @@ impl Volume {
             journal_blocks: state.journal.blocks(),
             latency_ns_p99,
             clean_seconds_left,
-            health: state.health.condition(disk_errors, 0).health,
+            health: state.health.condition(disk_errors, now_ns).health,
         }
     }
 
