@@ -84,7 +84,7 @@ fn insert(log: &HashLog, n: u64) {
 /// Fills a cache, and reopens it as after a kill of the process, and after a clean close.
 fn recover(engine: &str, small_items: SmallItems, flash_bytes: u64) {
     let device: Arc<dyn Device> = match std::env::var("LOG_FILE") {
-        Ok(path) => file(&format!("{path}.recovery"), flash_bytes),
+        Ok(path) => file(&format!("{path}.{engine}"), flash_bytes),
         Err(_) => Arc::new(MemoryDevice::with_block_bytes(flash_bytes, 4096)),
     };
     // A slice of all bytes: a cache that was not closed keeps its claim on the device object.

@@ -159,6 +159,7 @@ const OVERFLOW_LINE: u32 = u32::MAX;
 /// The lines of a shard.
 pub struct Lines {
     format: SlotFormat,
+    slots_per_line: u32,
     words: Box<[[u64; LINE_WORDS]]>,
     /// Entries whose two lines are full; removed ones have the fingerprint 0.
     overflow: Vec<(Address, Slot)>,
@@ -171,6 +172,7 @@ impl Lines {
         assert!(format.bits() <= u32::BITS, "a slot fits 32 bits");
         Self {
             format,
+            slots_per_line: format.slots(),
             words: vec![[0; LINE_WORDS]; lines as usize].into(),
             overflow: Vec::new(),
             sweep_at: 0,
@@ -233,7 +235,7 @@ impl Lines {
     fn make_free_slot(&mut self, address: &Address, live: Live) -> Option<(u32, u32)> {
         let line_count = self.words.len() as u32;
         for line in address.lines {
-            for slot in 0..self.format.slots() {
+            for slot in 0..self.slots_per_line {
                 let entry = self.get(line, slot);
                 let other = other_line(line, entry.fingerprint, line_count);
                 if other != line
@@ -316,7 +318,7 @@ impl Lines {
     pub fn sweep(&mut self, lines: u32, live: Live) {
         for _ in 0..lines {
             let line = self.sweep_at as u32;
-            for slot in 0..self.format.slots() {
+            for slot in 0..self.slots_per_line {
                 let entry = self.get(line, slot);
                 if entry.fingerprint != 0 && live.decode(entry.sequence_low).is_none() {
                     self.clear_slot(line, slot);
@@ -343,13 +345,16 @@ impl Lines {
     }
 
     fn each_match(&self, address: &Address, mut visit: impl FnMut((u32, u32), Slot)) {
+        let sequence_bits = self.format.sequence_bits;
+        let fingerprint_mask = ((1 << self.format.fingerprint_bits) - 1) << sequence_bits;
+        let wanted = u64::from(address.fingerprint) << sequence_bits;
         let [first, second] = address.lines;
         let lines = if first == second { &address.lines[..1] } else { &address.lines[..] };
         for &line in lines {
-            for slot in 0..self.format.slots() {
-                let entry = self.get(line, slot);
-                if entry.fingerprint == address.fingerprint {
-                    visit((line, slot), entry);
+            for (slot, value) in self.values(line) {
+                // Compared in place: of the 20 slots of a line, hardly any other one matches.
+                if value & fingerprint_mask == wanted {
+                    visit((line, slot), self.unpack(value));
                 }
             }
         }
@@ -362,8 +367,8 @@ impl Lines {
 
     fn free_slots(&self, line: u32, live: Live) -> FreeSlots {
         let mut free = FreeSlots { count: 0, first: None };
-        for slot in 0..self.format.slots() {
-            let entry = self.get(line, slot);
+        for (slot, value) in self.values(line) {
+            let entry = self.unpack(value);
             if entry.fingerprint == 0 || live.decode(entry.sequence_low).is_none() {
                 free.count += 1;
                 free.first = free.first.or(Some(slot));
@@ -374,19 +379,19 @@ impl Lines {
 
     /// Sequence number, line and slot of the oldest live entry of a line.
     fn oldest_slot(&self, line: u32, live: Live) -> Option<(u64, u32, u32)> {
-        let slots = 0..self.format.slots();
+        let slots = 0..self.slots_per_line;
         slots.filter_map(|slot| Some((live.decode(self.get(line, slot).sequence_low)?, line, slot))).min()
     }
 
     fn get(&self, line: u32, slot: u32) -> Slot {
-        let words = &self.words[line as usize];
-        let bit = slot * self.format.bits();
-        let (word, shift) = ((bit / u64::BITS) as usize, bit % u64::BITS);
-        let mut value = words[word] >> shift;
-        if shift + self.format.bits() > u64::BITS {
-            value |= words[word + 1] << (u64::BITS - shift);
-        }
-        self.unpack(value)
+        self.unpack(value_at(&self.words[line as usize], slot * self.format.bits()))
+    }
+
+    /// The slots of a line with their values, which have bits of the next slot above their own.
+    #[inline]
+    fn values(&self, line: u32) -> impl Iterator<Item = (u32, u64)> {
+        let (words, bits) = (&self.words[line as usize], self.format.bits());
+        (0..self.slots_per_line).map(move |slot| (slot, value_at(words, slot * bits)))
     }
 
     fn unpack(&self, value: u64) -> Slot {
@@ -431,6 +436,15 @@ impl Lines {
             words[word + 1] = words[word + 1] & !(mask >> low_bits) | value >> low_bits;
         }
     }
+}
+
+/// The 32 bits of a line from `bit` on, and some more. Without a branch: whether a slot crosses a word follows no pattern.
+#[inline]
+fn value_at(words: &[u64; LINE_WORDS], bit: u32) -> u64 {
+    let (word, shift) = ((bit / u64::BITS) as usize % LINE_WORDS, bit % u64::BITS);
+    // Behind the last word, the first one: no slot has these bits.
+    let next = words[(word + 1) % LINE_WORDS];
+    words[word] >> shift | next << 1 << (u64::BITS - 1 - shift)
 }
 
 struct FreeSlots {
