@@ -190,6 +190,28 @@ fn idle_blocks_of_an_ordered_volume_are_cleaned() {
     assert!(on_disk(2000) && volume.stats().dirty_blocks == 0, "in use no more");
 }
 
+#[test]
+fn ordered_volume_above_the_dirty_threshold_is_cleaned_down_to_it() {
+    let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
+    let tuning = Tuning { dirty_percent: 10, idle_seconds: 0, ..lazy().tuning };
+    let volume = world.volume(&VolumeConfig { ordered: true, tuning, ..lazy() });
+    let (upkeep, writer) = (volume.clone(), volume.clone());
+    world.simulation.spawn(async move { upkeep.run_upkeep().await });
+    let most = volume.stats().capacity_blocks / 10;
+    world.simulation.spawn(async move {
+        // One epoch per ten blocks.
+        for number in 0..2 * most {
+            write(&writer, number).await;
+            if number % 10 == 9 {
+                writer.flush().await.unwrap();
+            }
+        }
+    });
+    world.simulation.run_until(60_000_000_000);
+    let dirty = volume.stats().dirty_blocks;
+    assert!((most - 10..=most).contains(&dirty), "{dirty} dirty blocks, threshold {most}");
+}
+
 /// An epoch is cleaned as a whole; its excess over the rate is deducted from the following seconds.
 #[test]
 fn idle_epochs_respect_the_rate_limit() {

@@ -208,24 +208,32 @@ fn volume_of_an_older_program_is_paired_at_opening() {
     assert_eq!(OsIdentity::of(&cached.disk()).mark(), Some(7));
 }
 
-/// Mounting a file system changes its superblock, so all clean blocks at the disk's start are compared.
+/// Mounting a file system changes its superblock, and some have a copy at the end: all clean blocks at both ends are compared.
 #[test]
-fn changed_blocks_at_the_disk_start_are_detected_after_a_crash() {
-    let (flash, disk) = (Arc::new(MemoryDevice::new(32 << 20)), Arc::new(MemoryDevice::new(64 << 20)));
+fn changed_blocks_at_the_ends_of_the_disk_are_detected_after_a_crash() {
+    const END: u64 = (64 << 20) / 4096;
+    let (flash, disk) = (Arc::new(MemoryDevice::new(32 << 20)), Arc::new(MemoryDevice::new(END * 4096)));
     let timer = || Arc::new(SystemTimer::default());
     pollster::block_on(async {
         let devices: [Arc<dyn Device>; 2] = [flash.clone(), disk.clone()];
         let shape = VolumeConfig { ways: 64, ..config() };
         Volume::create(&devices[0], &devices[1], &shape, 7).await.unwrap();
         let (volume, _) = Volume::open(flash.clone(), disk.clone(), timer()).await.unwrap();
-        for block in 0..4096_u64 {
+        for block in (0..4096_u64).chain(END - 256..END) {
             let data = IoBuffer::copy_of(&[(block % 251) as u8 + 1; 4096]).into();
             volume.write(block * 4096, data, false).await.unwrap();
         }
         volume.flush().await.unwrap();
         volume.clean().await.unwrap();
     });
-    for block in [17, 100, 255] {
+    let same = Arc::new(disk.duplicate());
+    pollster::block_on(Volume::open(Arc::new(flash.duplicate()), same.clone(), timer())).unwrap();
+    let compared = same.counters().read_bytes / 4096;
+    assert!(
+        (512..512 + 1100).contains(&compared),
+        "{compared} of 4352 blocks are compared: both ends and a sample"
+    );
+    for block in [17, 100, 255, END - 256, END - 200, END - 101, END - 50, END - 3, END - 2] {
         let other = Arc::new(disk.duplicate());
         other.execute(Request::write(block * 4096, IoBuffer::copy_of(&[0xee; 4096]))).unwrap();
         let opened = pollster::block_on(Volume::open(Arc::new(flash.duplicate()), other, timer()));

@@ -10,7 +10,7 @@ use device::{Device, IoBuffer, MemoryDevice, RequestKind};
 use flashwright_block::volume::{Volume, VolumeConfig};
 use futures_util::future::join_all;
 
-use crate::world::config;
+use crate::world::{Shape, World, config};
 
 const BLOCK: u64 = 64 << 10;
 
@@ -51,4 +51,31 @@ fn concurrent_sector_writes_create_no_more_partial_blocks_than_a_table_can_recor
             assert_eq!((read[0], read[512]), (0, block as u8));
         }
     });
+}
+
+/// The rest of the block is read only if the disk could not write the sectors back alone.
+#[test]
+fn write_of_sectors_reads_the_disk_only_if_they_are_part_of_a_disk_block() {
+    for (disk_block, offset, bytes, reads) in [
+        (512, 512, 512, 0),
+        (512, 1536, 4096, 0),
+        (4096, 4096, 8192, 0),
+        (4096, 4096, 512, 1),
+        (4096, 512, 4096, 1),
+    ] {
+        let world = World::new(
+            1,
+            Shape { disk_block, flash_bytes: 32 << 20, disk_bytes: 64 << 20, ..Shape::default() },
+        );
+        let volume = world.volume(&VolumeConfig { block_bytes: BLOCK as u32, ..config() });
+        let writer = volume.clone();
+        world.run(async move {
+            writer.write(BLOCK + offset, IoBuffer::copy_of(&vec![7; bytes]).into(), true).await.unwrap();
+        });
+        let counters = volume.stats().counters;
+        assert_eq!(
+            counters.disk_reads, reads,
+            "{bytes} bytes at {offset} of a disk with blocks of {disk_block}"
+        );
+    }
 }
