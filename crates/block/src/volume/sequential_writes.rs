@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::inner::Inner;
 use super::segment::SEGMENT_BLOCKS;
 use super::shared::Shared;
 use super::state::{IncomingBlocks, State};
@@ -35,14 +36,10 @@ impl Drop for CachedWrite {
     }
 }
 
-impl Shared {
+impl Inner {
     /// Decides whether a sequential write of `blocks` is cached. If so, it counts as dirty until the result is dropped; `None` if it
     /// bypasses the cache.
-    pub(super) fn cache_sequential(
-        self: &Arc<Self>,
-        state: &mut State,
-        blocks: Range<u64>,
-    ) -> Option<CachedWrite> {
+    pub(super) fn cache_sequential(&self, state: &mut State, blocks: Range<u64>) -> Option<CachedWrite> {
         let mut by_set = IncomingBlocks::new();
         for block in blocks {
             let is_dirty = state.sets.find(block).is_some_and(|slot| state.sets.word(slot).is_dirty());
@@ -61,13 +58,13 @@ impl Shared {
         for (set, blocks) in &by_set {
             *state.incoming_blocks.entry(*set).or_default() += blocks;
         }
-        Some(CachedWrite { shared: Arc::clone(self), blocks: by_set })
+        Some(CachedWrite { shared: Arc::clone(&self.shared), blocks: by_set })
     }
 
     /// Removes the clean copies of the `written` blocks of a sequential write to the disk, and those ahead of it. Returns whether there
     /// were any: a commit must follow.
     pub(super) fn remove_clean_ahead(&self, state: &mut State, written: &Range<u64>) -> bool {
-        let unit = REMOVAL_BYTES / u64::from(self.layout.block_bytes);
+        let unit = REMOVAL_BYTES / u64::from(self.shared.layout.block_bytes);
         let entered = written.end / unit;
         let is_inside = written.start / unit == entered && !written.start.is_multiple_of(unit);
         if is_inside || !state.journal.recovers_clean() {

@@ -73,9 +73,9 @@ impl Inner {
                 && state.epochs.is_none()
                 && self.shared.grid.is_sequential(data.len(), stream_bytes);
             let is_limited = may_bypass && state.sets.tuning().mode.keeps_dirty();
-            let cached = is_limited.then(|| self.shared.cache_sequential(&mut state, blocks.clone()));
+            let cached = is_limited.then(|| self.cache_sequential(&mut state, blocks.clone()));
             let bypasses = matches!(cached, Some(None));
-            if bypasses && self.shared.remove_clean_ahead(&mut state, &blocks) {
+            if bypasses && self.remove_clean_ahead(&mut state, &blocks) {
                 drop(state);
                 self.committer.commit_in_background();
             }
