@@ -241,3 +241,17 @@ fn changed_blocks_at_the_ends_of_the_disk_are_detected_after_a_crash() {
         assert_eq!(refused, Some(VolumeErrorKind::WrongDisk), "block {block}");
     }
 }
+
+/// A drive with free pages wears less.
+#[test]
+fn creation_trims_all_pages_of_the_flash() {
+    let memory = Arc::new(MemoryDevice::new(16 << 20));
+    let devices: [Arc<dyn Device>; 2] = [memory.clone(), Arc::new(MemoryDevice::new(64 << 20))];
+    let timer = Arc::new(SystemTimer::default());
+    let volume = pollster::block_on(async {
+        Volume::create(&devices[0], &devices[1], &config(), 7).await.unwrap();
+        Volume::open(devices[0].clone(), devices[1].clone(), timer).await.unwrap().0
+    });
+    let trimmed = memory.counters().trimmed_bytes;
+    assert!((volume.stats().capacity_blocks * 4096..16 << 20).contains(&trimmed), "{trimmed} bytes");
+}
