@@ -7,7 +7,7 @@ use block::export::{CurrentVolume, Exchange, Tasks};
 use block::sets::{Mode, Tuning};
 use block::striped::Member;
 use block::volume::layout::SUPERBLOCKS_BYTES;
-use block::volume::{Health, Pairing, Replaced, Superblock, Volume};
+use block::volume::{Health, Replaced, Superblock, Volume};
 use device::event_loop::wait_for;
 use device::timer::SystemTimer;
 use device::{Clock, Device, IoBuffer, IoError, Request, SystemClock};
@@ -156,9 +156,8 @@ fn reopen(
     disk_name: &str,
 ) -> Result<Volume, String> {
     let (quick, slow) = (Tasks::with_inline_transfers(Arc::clone(flash)), Tasks::resuming(Arc::clone(disk)));
-    let pairing = Pairing { os_identity: traces(disk_name), is_forced: false };
     let timer = Arc::new(SystemTimer::default());
-    let opened = wait_for(Volume::open_as(quick, slow, timer, pairing));
+    let opened = wait_for(Volume::reopen(quick, slow, timer, traces(disk_name)));
     let (volume, _) = opened.map_err(|error| {
         format!("the cache cannot be opened again: {error}; requests fail until the server is restarted")
     })?;

@@ -18,10 +18,10 @@ use super::superblock::Superblock;
 use crate::sets::{Sets, SetsConfig, Slot};
 
 /// Passes over the cache. Each copies the pages that changed during the one before.
-const MAX_PASSES: u32 = 8;
+const MAX_PASSES: u32 = 16;
 
 /// A pass that copies fewer pages is the last: copying as many again takes little time.
-const FEW_PAGES: usize = 1024;
+const FEW_PAGES: usize = 64;
 
 /// Slots examined per lock of the state.
 const SLOTS_PER_LOCK: u32 = 4096;

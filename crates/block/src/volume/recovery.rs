@@ -77,7 +77,25 @@ impl Volume {
             }
             loaded => loaded,
         };
-        let (inner, mut recovery, dropped) = loaded?;
+        Self::begin(loaded?, begun_ns).await
+    }
+
+    /// Opens a volume that this process closed, on a disk that it has kept open. So clean blocks are not compared with the disk.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn reopen(
+        flash: Arc<dyn Device>,
+        disk: Arc<dyn Device>,
+        timer: Arc<dyn Timer>,
+        os_identity: OsIdentity,
+    ) -> Result<(Self, Recovery)> {
+        let begun_ns = timer.monotonic_ns();
+        Self::begin(verified(flash, disk, timer, os_identity).await?, begun_ns).await
+    }
+
+    async fn begin(loaded: Loaded, begun_ns: u64) -> Result<(Self, Recovery)> {
+        let (inner, mut recovery, dropped) = loaded;
         let shared = &inner.shared;
         let gate_ms = shared.identity.superblock().tuning.latency_gate_ms;
         inner.cleaner.set_latency_gate(gate_ms);

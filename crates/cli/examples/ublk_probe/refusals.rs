@@ -108,6 +108,8 @@ fn twice() {
         let text = printed(&output);
         assert_eq!(output.status.code(), Some(2), "{command}: {text}");
         assert!(text.contains(DISK) && !Path::new("/dev/ublkb1").exists(), "{command}: {text}");
+        let offers_deletion = text.contains("`flashwright block ublk delete 0` deletes it");
+        assert_eq!(offers_deletion, command == "destroy", "{command}: {text}");
     }
     let server = place.serve();
     assert!(server.ready.contains("taken over"), "{}", server.ready);
