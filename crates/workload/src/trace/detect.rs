@@ -30,14 +30,17 @@ pub(super) struct Head<'a> {
     pub(super) bytes: &'a [u8],
     /// Whether the file has no more bytes.
     pub(super) is_whole: bool,
+    /// Each format asks for it, and it takes a pass over the bytes.
+    is_text: bool,
 }
 
 impl<'a> Head<'a> {
     pub(super) fn new(path: &Path, bytes: &'a [u8], is_whole: bool) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let bytes = if is_text(bytes) { &bytes[mark_bytes(bytes)..] } else { bytes };
+        let is_text = is_text(bytes);
+        let bytes = if is_text { &bytes[mark_bytes(bytes)..] } else { bytes };
         let compressed = COMPRESSIONS.iter().find_map(|ending| name.strip_suffix(&format!(".{ending}")));
-        Self { name: compressed.unwrap_or(&name).to_owned(), bytes, is_whole }
+        Self { name: compressed.unwrap_or(&name).to_owned(), bytes, is_whole, is_text }
     }
 
     /// Its first lines that are neither empty nor cut off.
@@ -100,7 +103,7 @@ impl<'a> Head<'a> {
 
     /// Whether all bytes can occur in text.
     pub(super) fn is_text(&self) -> bool {
-        is_text(self.bytes)
+        self.is_text
     }
 
     /// Whether the file name ends like those of this format.
