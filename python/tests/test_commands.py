@@ -117,7 +117,9 @@ def test_temporary_file_of_a_table_is_removed_with_the_trace() -> None:
 
 def test_ctrl_c_ends_a_simulation(long_trace: Path) -> None:
     program = (
-        "import flashwright as fw, sys\n"
+        "import flashwright as fw, signal, sys\n"
+        # A background job of a shell inherits that SIGINT is ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('begins', flush=True)\n"
         f"try: fw.simulate({str(long_trace)!r}, ['clairvoyant-size', 'gdsf'], threads=1)\n"
         "except KeyboardInterrupt: print('interrupted'); sys.exit(7)\n"
