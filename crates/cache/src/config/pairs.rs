@@ -14,7 +14,7 @@ pub struct PairConfig {
 
 /// Keys with this prefix are stored in one [pair](super::FlashConfig::pairs), which stores no others.
 ///
-/// Their part of flash is then neither more nor less than the pair's share, whatever the load of other keys.
+/// Other keys cannot evict them from flash, and they cannot evict other keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPrefix {
     /// The prefix. If several match a key, the longest decides.
