@@ -1,19 +1,14 @@
 //! Sequential writes in a mode that keeps dirty blocks: which of them bypass the cache.
 //!
 //! A sequential write is cached if its sets stay below their limit of dirty blocks. Otherwise it goes to the disk, which it would
-//! share with cleaning, whose head movements make it slower than the disk alone. Before a direct write, the removal of clean copies
-//! must be committed, so they are removed some way ahead of the stream, and one commit in the background covers many requests.
+//! share with cleaning, whose head movements make it slower than the disk alone.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::inner::Inner;
-use super::segment::SEGMENT_BLOCKS;
 use super::shared::Shared;
 use super::state::{IncomingBlocks, State};
-
-/// Unit in which clean copies are removed: the next one, when a stream enters another.
-const REMOVAL_BYTES: u64 = 1 << 20;
 
 /// A cached sequential write in flight.
 pub(super) struct CachedWrite {
@@ -59,28 +54,5 @@ impl Inner {
             *state.incoming_blocks.entry(*set).or_default() += blocks;
         }
         Some(CachedWrite { shared: Arc::clone(&self.shared), blocks: by_set })
-    }
-
-    /// Removes the clean copies of the `written` blocks of a sequential write to the disk, and those ahead of it. Returns whether there
-    /// were any: a commit must follow.
-    pub(super) fn remove_clean_ahead(&self, state: &mut State, written: &Range<u64>) -> bool {
-        let unit = REMOVAL_BYTES / u64::from(self.shared.layout.block_bytes);
-        let entered = written.end / unit;
-        let is_inside = written.start / unit == entered && !written.start.is_multiple_of(unit);
-        if is_inside || !state.journal.recovers_clean() {
-            return false;
-        }
-        let mut has_removed = false;
-        for block in written.start..(entered + 2) * unit {
-            let found = state.sets.find(block).filter(|&slot| state.sets.word(slot).can_evict());
-            let Some(slot) = found else { continue };
-            if !state.has_space_for_changes(SEGMENT_BLOCKS as usize) {
-                break;
-            }
-            state.forget(slot, block);
-            state.sets.counters_mut().write_invalidates += 1;
-            has_removed = true;
-        }
-        has_removed
     }
 }

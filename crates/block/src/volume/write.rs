@@ -75,10 +75,6 @@ impl Inner {
             let is_limited = may_bypass && state.sets.tuning().mode.keeps_dirty();
             let cached = is_limited.then(|| self.cache_sequential(&mut state, blocks.clone()));
             let bypasses = matches!(cached, Some(None));
-            if bypasses && self.remove_clean_ahead(&mut state, &blocks) {
-                drop(state);
-                self.committer.commit_in_background();
-            }
             (WriteMode { admit: if bypasses { Admit::Bypass } else { admit }, may_bypass }, cached)
         };
         let segments: Vec<Range<u64>> = self.shared.grid.segments(offset, data.len()).collect();
