@@ -57,6 +57,26 @@ impl FromStr for Tenant {
     }
 }
 
+impl Tenant {
+    /// A remark on a prefix that ends in what may be meant as a share: `a=user:10` has the prefix `user:10`.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        let Self { name, prefix, .. } = self;
+        let (_, end) = prefix.rsplit_once(':')?;
+        let share = |part: &str| match part.parse::<f64>() {
+            _ if part.is_empty() => Some(String::new()),
+            number => number.ok().map(|_| format!("{part}%")),
+        };
+        let shares: Vec<String> = end.split('/').map(share).collect::<Option<_>>()?;
+        let shares = shares.join("/");
+        shares.contains('%').then(|| {
+            format!(
+                "{name}={prefix}: {end:?} is part of the prefix; write {name}=PREFIX:{shares} for a share"
+            )
+        })
+    }
+}
+
 /// The tenants of a server, with their counts.
 #[derive(Debug, Default)]
 pub struct Tenants {
@@ -225,6 +245,24 @@ mod tests {
         assert_eq!(pairs, [Some(1), None, Some(2)]);
         tenants.reset();
         assert!(tenants.figures().iter().all(|it| it.counts == PrefixCounts::default()));
+    }
+
+    #[test]
+    fn prefix_that_looks_like_shares_is_remarked() {
+        for (text, meant) in
+            [("a=user:10", "a=PREFIX:10%"), ("a=user:10/5", "a=PREFIX:10%/5%"), ("a=user:/5", "a=PREFIX:/5%")]
+        {
+            let tenant: Tenant = text.parse().unwrap();
+            assert!(
+                tenant.remark().is_some_and(|remark| remark.contains(meant)),
+                "{text}: {:?}",
+                tenant.remark()
+            );
+        }
+        for text in ["a=user:", "a=user::10%", "a=user:x1", "a=7", "a=user:/"] {
+            let tenant: Tenant = text.parse().unwrap();
+            assert_eq!(tenant.remark(), None, "{text}");
+        }
     }
 
     #[test]

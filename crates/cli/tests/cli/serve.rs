@@ -95,6 +95,33 @@ fn item_is_found_after_a_restart() {
 }
 
 #[test]
+fn server_warns_of_items_it_does_not_use_and_of_a_share_without_percent() {
+    let directory = tempfile::tempdir().unwrap();
+    let warnings = |settings: &[&str]| {
+        let mut server = Command::new(FLASHWRIGHT)
+            .args(["serve", "--flash", "flash", "--listen", "unix:socket"])
+            .args(SIZES)
+            .args(settings)
+            .current_dir(directory.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        let mut stderr = server.stderr.take().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let mut warnings = String::new();
+        stderr.read_to_string(&mut warnings).unwrap();
+        warnings
+    };
+    assert_eq!(warnings(&[]), "", "the first server has no items to use");
+    let after_a_kill = warnings(&["--tenant", "a=user:10"]);
+    assert!(after_a_kill.contains("warning: the items of the last server are not used: it was not closed"));
+    assert!(after_a_kill.contains("--tenant a=user:10: \"10\" is part of the prefix; write a=PREFIX:10%"));
+}
+
+#[test]
 fn server_uses_the_settings_of_a_file_and_refuses_a_wrong_one_with_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("serve.toml");

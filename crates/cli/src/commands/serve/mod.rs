@@ -17,7 +17,7 @@ use device::file::OpenOptions;
 use device::open::DeviceSpec;
 use serde_json::json;
 use server::protocol::AllowedCommands;
-use server::{Counter, Credentials, Options, Server, Tenants, Tls};
+use server::{Counter, Credentials, Options, Server, Tenant, Tenants, Tls};
 use signal_hook::iterator::Signals;
 
 use crate::output::{Common, Finding};
@@ -64,7 +64,14 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     if let (Some(flash), Some(message)) = (&settings.flash, engine.and_then(Engine::warning)) {
         common.warn(format_args!("--flash {flash}: {message}"));
     }
-    let is_recovered = cache.stats().flash.is_some_and(|flash| flash.recovered);
+    for remark in settings.tenant.iter().filter_map(Tenant::remark) {
+        common.warn(format_args!("--tenant {remark}"));
+    }
+    let flash = cache.stats().flash;
+    let is_recovered = flash.as_ref().is_some_and(|flash| flash.recovered);
+    if let Some(reason) = flash.and_then(|flash| flash.loss) {
+        common.warn(format_args!("the items of the last server are not used: {reason}"));
+    }
     let server = Server::start(cache, options).map_err(|error| error.to_string())?;
     let endpoint = metrics_address.map(|address| metrics::start(address, server.figures())).transpose()?;
     for address in server.addresses() {
