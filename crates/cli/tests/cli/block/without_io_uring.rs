@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
-use super::super::without_io_uring::{WARNING, spawn};
+use super::super::without_io_uring::{WARNING, spawn, usual_path};
 use super::{Client, Place};
 
 const EPERM: u32 = 1;
@@ -32,6 +32,6 @@ fn block_server_without_io_uring_warns_and_serves() {
         assert!(line.is_some_and(|line| line.contains(WARNING)), "{flag}: {err}");
     }
     let permitted = place.serve();
-    assert_eq!(place.status()["disk"]["io"], "io_uring");
+    assert_eq!(place.status()["disk"]["io"], usual_path());
     permitted.stop();
 }
