@@ -134,7 +134,7 @@ pub(super) fn open_file(
         is_temporary,
         removal: made,
     };
-    Ok(Open::new(medium, path.into(), geometry, options))
+    Ok(Open::new(medium, path.into(), geometry, options.read_only))
 }
 
 /// Another process created the file in the meantime: it must not be removed.
@@ -168,7 +168,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
         is_temporary: false,
         removal: None,
     };
-    Ok(Open::new(medium, path.into(), geometry, options))
+    Ok(Open::new(medium, path.into(), geometry, options.read_only))
 }
 
 /// O_EXCL on a block device fails for mounts, swap, RAID and other exclusive users.

@@ -6,8 +6,9 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::in_flight::{InFlight, Open};
+use super::medium::Medium;
 use super::transfer::error_kind;
-use super::{InFlight, Medium, Open};
 use crate::IoError;
 
 /// Threads, and so concurrent requests. Enough to keep a drive busy; io_uring serves deeper queues.

@@ -17,8 +17,9 @@ use io_uring::squeue::EntryMarker as _;
 use io_uring::{IoUring, Probe, cqueue, opcode};
 use parking_lot::Mutex;
 
+use super::in_flight::{Completed, InFlight, Open};
+use super::medium::Medium;
 use super::transfer::error_kind;
-use super::{Completed, InFlight, Medium, Open};
 use crate::IoError;
 use crate::coalesce::{self, Action};
 

@@ -19,7 +19,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use super::{Completed, InFlight, Medium, Open, Opened};
+use super::in_flight::{Completed, InFlight, Open, Opened};
+use super::medium::Medium;
 use crate::{Pending, coalesce};
 
 /// Entries that can be pushed between two system calls.

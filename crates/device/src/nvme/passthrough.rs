@@ -139,7 +139,10 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
             media,
             _block_device: limits.block_device,
         };
-        let paths = IoPaths::new(Open::new(medium, PathBuf::from(path), geometry, options), options.engine)?;
+        let paths = IoPaths::new(
+            Open::new(medium, PathBuf::from(path), geometry, options.read_only),
+            options.engine,
+        )?;
         Ok(Self { paths, handles: HandleAllocator::new(geometry.placement_handles) })
     }
 
