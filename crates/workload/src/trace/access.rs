@@ -20,15 +20,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Format;
 use super::block::Events;
 use super::error::TraceError;
+use super::format::Format;
 use super::rows::Unreadable;
 use super::tenants::{Tenant, TenantNames};
-use super::write::{WriteError, Writer};
 
 mod reader;
 
+pub(super) use reader::Reader;
 pub use reader::key_of;
 
 /// One access to an object.
@@ -206,63 +206,15 @@ pub fn open<P: AsRef<Path>>(
     Ok(Box::new(reader(paths, format, options)?))
 }
 
-/// Opens a trace for copying to the binary format, with unchanged keys, repeat counts, times and sizes.
-///
-/// # Errors
-/// As [`open`].
-pub fn copy<P: AsRef<Path>>(
+pub(super) fn reader<P: AsRef<Path>>(
     paths: &[P],
     format: Option<&str>,
     options: &OpenOptions,
-) -> Result<Copying, TraceError> {
-    Ok(Copying(reader(paths, format, options)?.for_rows()))
-}
-
-/// A trace that is being copied.
-pub struct Copying(reader::Reader);
-
-/// An error while copying a trace.
-#[derive(Debug, thiserror::Error)]
-pub enum CopyError {
-    /// The trace cannot be read.
-    #[error(transparent)]
-    Read(#[from] TraceError),
-    /// The copy cannot be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-}
-
-impl Copying {
-    /// Copies the next rows, some thousands. Returns false at the end.
-    ///
-    /// # Errors
-    /// An error that may not be skipped, or `to` cannot be written.
-    pub fn step(&mut self, to: &mut Writer) -> Result<bool, CopyError> {
-        self.0.copy_rows(to)
-    }
-
-    /// Reading statistics so far; counts the accesses that the rows represent.
-    #[must_use]
-    pub fn report(&self) -> &ReadReport {
-        self.0.report()
-    }
-
-    /// The names of the tenants seen so far, for the [writer](Writer::with_tenants).
-    #[must_use]
-    pub fn tenants(&self) -> TenantNames {
-        self.0.tenants()
-    }
-}
-
-fn reader<P: AsRef<Path>>(
-    paths: &[P],
-    format: Option<&str>,
-    options: &OpenOptions,
-) -> Result<reader::Reader, TraceError> {
+) -> Result<Reader, TraceError> {
     let format = match format {
         None | Some("auto") => None,
         Some(name) => Some(Format::with_columns(name)?),
     };
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-    reader::Reader::open(paths, format, options.clone())
+    Reader::open(paths, format, options.clone())
 }

@@ -6,8 +6,9 @@
 //! block has is not message: 512 bytes in the traces of workstations (P1 to P14), 4096 in OLTP.
 
 use super::columns::{RowError, words};
-use super::detect::Head;
-use super::{FileOrder, Format, Object, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::head::Head;
+use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

@@ -19,7 +19,9 @@ use std::io::{self, BufRead, Read as _};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::RowError;
-use super::{FileOrder, Format, Framing, ReaderOptions, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::framing::Framing;
+use super::rows::{ReaderOptions, RowReader, Rows};
 
 mod block;
 mod encode;

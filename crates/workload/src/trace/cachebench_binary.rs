@@ -13,8 +13,10 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::columns::RowError;
-use super::detect::Head;
-use super::{FileOrder, Format, Framing, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::framing::Framing;
+use super::head::Head;
+use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

@@ -23,10 +23,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{RowError, nanoseconds, number};
 use super::cut::{Cut, Items, Shape, Span};
-use super::detect::Head;
+use super::format::{FileOrder, Format};
+use super::head::Head;
 use super::rows::{Extent, MAX_OBJECT_BYTES};
+use super::rows::{ReaderOptions, Row, Rows};
 use super::table::{Order, Table, reader};
-use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -203,7 +204,7 @@ fn known(field: &[u8], column: &'static str, max: u64) -> Result<Option<u64>, Ro
 
 #[cfg(test)]
 mod tests {
-    use super::super::Object;
+    use super::super::rows::Object;
     use super::super::rows::only;
     use super::*;
 

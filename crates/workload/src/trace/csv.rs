@@ -18,16 +18,23 @@
 //! separator inside quotes is part of the field. The name of the time column can end in its unit, as in `time_ms`.
 
 use super::columns::{RowError, bare, column_words, duplicates, number};
-use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 mod cells;
+mod columns;
+mod fields;
 mod header;
+mod layout;
 mod values;
 
 use cells::Cells;
-pub use header::Contradiction;
+use columns::Column;
+pub use columns::{ColumnsError, CsvColumns};
+use fields::*;
 pub(super) use header::{Header, is_time, is_usual};
+use layout::Layout;
 pub(super) use values::{operation, optional_operation, optional_size, time_or_date};
 
 pub(super) static FORMAT: Format = Format {
@@ -44,235 +51,6 @@ pub(super) static FORMAT: Format = Format {
 /// A reader of tables.
 pub(super) fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
     Box::new(Reader { columns: CsvColumns::default(), layout: None, options: *options })
-}
-
-const SEPARATORS: [u8; 5] = [b',', b';', b'\t', b'|', b' '];
-
-/// Fields of a row, by their index in [`NAMES`].
-const FIELDS: usize = NAMES.len();
-const TIME: usize = 0;
-const KEY: usize = 1;
-const SIZE: usize = 2;
-const OP: usize = 3;
-const TTL: usize = 4;
-const TENANT: usize = 5;
-const COUNT: usize = 6;
-
-/// Our names of the fields. Other names are in [`header`].
-const NAMES: [&str; 7] = ["time", "key", "size", "op", "ttl", "tenant", "count"];
-
-/// An error in a column list.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ColumnsError {
-    /// An unknown field.
-    #[error("there is no field `{name}`; the fields are {known}, and `-` is a column that is not used")]
-    Unknown {
-        /// The name given.
-        name: String,
-        /// The known fields.
-        known: String,
-    },
-    /// A field with two columns.
-    #[error("`{0}` is named twice")]
-    Twice(&'static str),
-    /// No column is assigned to the required field.
-    #[error("no column is the `key`")]
-    NoKey,
-    /// Listed and assigned fields are mixed.
-    #[error("`{0}`: either list the columns in their order, or give each field its column (key=2)")]
-    Mixed(String),
-    /// A field without a column.
-    #[error("`{0}`: a column is a number from 1, or a name in the header")]
-    NoColumn(String),
-}
-
-/// The assignment of a table's columns to fields.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CsvColumns {
-    /// Empty: columns with usual names in the header.
-    fields: Vec<(usize, Column)>,
-    /// Header name of the tenant's column, which overrides other assignments.
-    tenant: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Column {
-    /// Position, from 0.
-    At(usize),
-    /// Name in the header.
-    Named(String),
-}
-
-impl CsvColumns {
-    /// Parses columns such as `time,key,-,size` or `key=3,size=bytes`.
-    ///
-    /// # Errors
-    /// An unknown or repeated field, no key, or an invalid column.
-    pub fn parse(text: &str) -> Result<Self, ColumnsError> {
-        let gives_columns = text.contains('=');
-        let mut fields = Vec::new();
-        for (place, item) in text.split(',').map(str::trim).enumerate() {
-            let (name, column) = match item.split_once('=') {
-                Some((name, column)) => (name.trim(), Column::parse(item, column.trim())?),
-                None if gives_columns => return Err(ColumnsError::Mixed(item.to_owned())),
-                None if matches!(item, "" | "-") => continue,
-                None => (item, Column::At(place)),
-            };
-            let field = header::field_called(name.as_bytes())
-                .ok_or_else(|| ColumnsError::Unknown { name: name.to_owned(), known: NAMES.join(", ") })?;
-            if fields.iter().any(|(known, _)| *known == field) {
-                return Err(ColumnsError::Twice(NAMES[field]));
-            }
-            fields.push((field, column));
-        }
-        if !fields.iter().any(|(field, _)| *field == KEY) {
-            return Err(ColumnsError::NoKey);
-        }
-        Ok(Self { fields, tenant: None })
-    }
-
-    /// Whether the columns cannot be determined without a header.
-    fn needs_header(&self) -> bool {
-        let is_named = |(_, column): &(usize, Column)| matches!(column, Column::Named(_));
-        self.fields.is_empty() || self.tenant.is_some() || self.fields.iter().any(is_named)
-    }
-
-    /// The fields' positions in a file whose first line is `line`.
-    fn layout(&self, line: &[u8]) -> Result<Layout, RowError> {
-        // A table of one column contains no separator.
-        let found = SEPARATORS.into_iter().filter(|separator| line.contains(separator));
-        let mut failure = None;
-        for separator in found.chain([SEPARATORS[0]]) {
-            match self.layout_between(separator, line) {
-                Ok(layout) => return Ok(layout),
-                Err(reason) => failure = failure.or(Some(reason)),
-            }
-        }
-        Err(failure.expect("at least one separator is tried"))
-    }
-
-    fn layout_between(&self, separator: u8, line: &[u8]) -> Result<Layout, RowError> {
-        let cells: Vec<&[u8]> = Cells::new(separator, line).map(bare).collect();
-        let called = |name: &str| {
-            let exactly = cells.iter().position(|cell| cell.eq_ignore_ascii_case(name.as_bytes()));
-            exactly.or_else(|| cells.iter().position(|cell| header::is_called(cell, name)))
-        };
-        let mut places: Vec<(usize, usize)> = match self.fields.as_slice() {
-            [] => header::places(&cells),
-            fields => fields
-                .iter()
-                .map(|(field, column)| {
-                    let (place, text) = match column {
-                        Column::At(place) => {
-                            (Some(*place).filter(|place| *place < cells.len()), (place + 1).to_string())
-                        }
-                        Column::Named(name) => (called(name), name.clone()),
-                    };
-                    place
-                        .map(|place| (place, *field))
-                        .ok_or_else(|| RowError::NoColumn { nearest: nearest(&text, &cells), column: text })
-                })
-                .collect::<Result<_, _>>()?,
-        };
-        if !places.iter().any(|(_, field)| *field == KEY) {
-            return Err(RowError::NoKeyColumn);
-        }
-        if let Some(name) = &self.tenant {
-            places.retain(|(_, field)| *field != TENANT);
-            let is_used = |place: &usize| places.iter().any(|(used, _)| used == place);
-            let place = called(name).filter(|place| !is_used(place));
-            places.push((place.ok_or_else(|| RowError::Chosen(name.clone()))?, TENANT));
-        }
-        places.sort_unstable();
-        let has = std::array::from_fn(|field| places.iter().any(|(_, known)| *known == field));
-        Ok(Layout { separator, places, has, time_units_per_second: None })
-    }
-}
-
-/// The cell of a header that is most similar to a column's name; `None` if none is similar.
-fn nearest(name: &str, header: &[&[u8]]) -> Option<String> {
-    let cells = header.iter().map(|cell| String::from_utf8_lossy(cell));
-    let distant = cells.map(|cell| {
-        (strsim::damerau_levenshtein(&cell.to_lowercase(), &name.to_lowercase()), cell.into_owned())
-    });
-    let (distance, cell) = distant.min()?;
-    (2 * distance <= name.chars().count()).then_some(cell)
-}
-
-impl Column {
-    fn parse(item: &str, text: &str) -> Result<Self, ColumnsError> {
-        match text.parse::<usize>() {
-            Ok(0) => Err(ColumnsError::NoColumn(item.to_owned())),
-            Ok(number) => Ok(Self::At(number - 1)),
-            Err(_) if text.is_empty() => Err(ColumnsError::NoColumn(item.to_owned())),
-            Err(_) => Ok(Self::Named(text.to_owned())),
-        }
-    }
-}
-
-/// Positions of the fields in a file.
-struct Layout {
-    separator: u8,
-    /// Column and field, by column.
-    places: Vec<(usize, usize)>,
-    /// The present fields.
-    has: [bool; FIELDS],
-    /// The unit of the times, if the header gives it.
-    time_units_per_second: Option<u64>,
-}
-
-impl Layout {
-    /// The fields of a row; missing ones are empty.
-    #[inline]
-    fn split<'a>(&self, line: &'a [u8]) -> [&'a [u8]; FIELDS] {
-        let mut found: [&[u8]; FIELDS] = [&[]; FIELDS];
-        let mut expected = self.places.iter().peekable();
-        for (place, cell) in Cells::new(self.separator, line).enumerate() {
-            while let Some((_, field)) = expected.next_if(|(at, _)| *at == place) {
-                found[*field] = bare(cell);
-            }
-            if expected.peek().is_none() {
-                break;
-            }
-        }
-        found
-    }
-
-    /// The cells of the line.
-    fn cells<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        Cells::new(self.separator, line).map(bare)
-    }
-
-    /// The used cells of the line: column, field and cell.
-    fn used<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = (usize, usize, &'a [u8])> {
-        let cells: Vec<&[u8]> = self.cells(line).collect();
-        self.places
-            .iter()
-            .map(move |&(place, field)| (place, field, cells.get(place).copied().unwrap_or(&[])))
-    }
-
-    /// Whether every used field of the line is a word, as column names are.
-    fn are_words(&self, line: &[u8]) -> bool {
-        self.used(line).all(|(_, _, cell)| header::is_word(cell))
-    }
-
-    /// Whether all unused columns have names known from published traces.
-    fn has_only_known_unused_columns(&self, line: &[u8]) -> bool {
-        let is_used = |place| self.places.iter().any(|(at, _)| *at == place);
-        let mut cells = self.cells(line).enumerate();
-        cells.all(|(place, cell)| {
-            is_used(place)
-                || cell.is_empty()
-                || header::field_called(cell).is_some()
-                || header::is_unused(cell)
-        })
-    }
-
-    /// Whether every used field of the line is a usual name.
-    fn are_names(&self, line: &[u8]) -> bool {
-        self.used(line).all(|(_, _, cell)| header::field_called(cell).is_some())
-    }
 }
 
 struct Reader {

@@ -11,29 +11,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::Format;
 use super::block::events::EventCounts;
 use super::block::{BlockFormat, Events};
 use super::error::TraceError;
 use super::foreign;
+use super::format::{FileOrder, Format};
+use super::framing::Framing;
 use super::input;
 use super::lines::RecordKind;
 use super::parquet;
-use super::records::{Framing, Records};
+use super::records::Records;
 use super::row_error::RowError;
 use super::rows::{Row, RowReader, Rows};
 
 /// Buffered rows per merged file, so that late rows can be sorted.
 pub(super) const WINDOW: usize = 4096;
-
-/// The relation of several files of one format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileOrder {
-    /// Each file continues the previous one.
-    InTurn,
-    /// The files were recorded at the same time.
-    ByTime,
-}
 
 /// Creates a file's reader for these block-layer events.
 type MakeReader<'a> = &'a dyn Fn(Events) -> Result<Box<dyn RowReader>, TraceError>;

@@ -6,7 +6,8 @@
 
 use super::columns::{RowError, nanoseconds, number};
 use super::csv::{operation, optional_size};
-use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

@@ -17,8 +17,9 @@
 
 use super::columns::{RowError, is_unknown_size, lossy, nanoseconds, number};
 use super::csv::optional_operation;
+use super::format::{FileOrder, Format};
+use super::rows::{ReaderOptions, Row, Rows};
 use super::table::{Order, Table, reader};
-use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 const NAMES: [&str; 9] =
@@ -128,7 +129,7 @@ fn is_own(op: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::RowReader;
+    use super::super::rows::RowReader;
     use super::*;
 
     fn fresh() -> Box<dyn RowReader> {

@@ -13,7 +13,9 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::columns::RowError;
-use super::{FileOrder, Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::framing::Framing;
+use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

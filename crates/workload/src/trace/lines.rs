@@ -4,7 +4,8 @@
 //! write it, unless a header without `#` follows. A header can recur among the rows if files were concatenated; a comment among the rows is
 //! never a header.
 
-use super::columns::RowError;
+use super::framing::comment_text;
+use super::row_error::RowError;
 use super::rows::{RowReader, Rows};
 
 /// The result of reading a record.
@@ -88,13 +89,6 @@ impl Lines {
         self.header = header.to_vec();
         RecordKind::Header
     }
-}
-
-/// The text of a comment line.
-pub(super) fn comment_text(line: &[u8]) -> Option<&[u8]> {
-    let text = line.trim_ascii_start().strip_prefix(b"#")?;
-    let signs = text.iter().take_while(|byte| **byte == b'#').count();
-    Some(text[signs..].trim_ascii())
 }
 
 /// A key can begin with `#`.

@@ -3,7 +3,8 @@
 //! A line with `*` is a marker for plots and is skipped. There are no timestamps and no sizes.
 
 use super::columns::{RowError, whole_number};
-use super::{FileOrder, Format, Object, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

@@ -14,12 +14,16 @@ mod cachebench_binary;
 mod calendar;
 mod cdn;
 mod columns;
+mod copy;
 mod csv;
 mod cut;
 mod detect;
 mod error;
 mod files;
 mod foreign;
+mod format;
+mod framing;
+mod head;
 mod ibm_cos;
 mod input;
 mod kv;
@@ -45,16 +49,16 @@ mod weblog;
 pub mod write;
 
 pub use access::{
-    Access, AccessKind, Accesses, CopyError, Copying, OnBadRow, OpenOptions, PageSize, ReadReport,
-    TenantsFrom, ZeroSize, copy, open,
+    Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, TenantsFrom, ZeroSize, open,
 };
 pub use amplify::{Amplify, SuffixRule};
-pub use csv::{ColumnsError, Contradiction, CsvColumns};
+pub use copy::{CopyError, Copying, copy};
+pub use csv::{ColumnsError, CsvColumns};
 pub use cut::Cut;
 pub use error::TraceError;
 pub use parquet::parquet_columns;
 pub use replay::{Order, Rejected, Replay, ReplayConfig, ReplayStats};
-pub use row_error::RowError;
+pub use row_error::{Contradiction, RowError};
 pub use rows::{HeaderMismatch, Unreadable};
 pub use survey::Survey;
 pub use tenants::TenantNames;
@@ -62,30 +66,8 @@ pub use write::{Miss, MissWriter, Target, WriteError, Writer, Written};
 
 use std::path::PathBuf;
 
-use detect::Head;
-use files::FileOrder;
-use records::{Framing, Records};
-use rows::{Object, ReaderOptions, Row, RowReader, Rows};
-
-/// A trace format.
-pub struct Format {
-    /// Its name on the command line and in configs.
-    pub name: &'static str,
-    /// One-line description.
-    pub about: &'static str,
-    /// Endings of its file names, before that of a compression.
-    pub extensions: &'static [&'static str],
-    /// Default page size: the size of objects if the format records none, and the unit into which byte ranges are divided. `None` if the
-    /// format records object sizes, or if its ranges are objects.
-    pub page_bytes: Option<u64>,
-    /// Time units per second, by default.
-    pub time_units_per_second: u64,
-    /// The relation of several files.
-    files: FileOrder,
-    /// Whether a file that the reader can parse is in this format beyond chance.
-    plausible: fn(&Head<'_>) -> bool,
-    reader: fn(&ReaderOptions) -> Box<dyn RowReader>,
-}
+pub use format::Format;
+use records::Records;
 
 /// The readable formats.
 pub static FORMATS: [&Format; 36] = [
@@ -128,28 +110,6 @@ pub static FORMATS: [&Format; 36] = [
 ];
 
 impl Format {
-    /// Whether a page size has an effect: as an object size or as the unit of ranges. Ranges can be objects unless a page size is set.
-    fn has_pages(&self) -> bool {
-        self.page_bytes.is_some() || ["cdn", "vscsi"].contains(&self.name)
-    }
-
-    /// Whether the format leaves its time unit open, so that it can be configured.
-    pub(super) fn has_time_units(&self) -> bool {
-        const OPEN: [&str; 10] = [
-            "cdn",
-            "csv",
-            "ibm-cos",
-            "kvcache",
-            "mooncake",
-            "parquet",
-            "plain",
-            "storage",
-            "twitter",
-            "webcachesim",
-        ];
-        OPEN.contains(&self.name)
-    }
-
     /// The format called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
@@ -197,11 +157,5 @@ impl Format {
     #[must_use]
     pub fn names() -> String {
         FORMATS.map(|format| format.name).join(", ")
-    }
-}
-
-impl std::fmt::Debug for Format {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.name)
     }
 }

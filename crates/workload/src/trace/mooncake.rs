@@ -6,7 +6,8 @@
 use memchr::memmem;
 
 use super::columns::{RowError, lossy, nanoseconds, whole_number};
-use super::{FileOrder, Format, Object, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

@@ -1,7 +1,9 @@
 //! Binary numbers, one object each: the format of some traces for Caffeine's simulator. It cannot be detected, so it must be named.
 
 use super::columns::RowError;
-use super::{FileOrder, Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::framing::Framing;
+use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static U32_LE: Format = format("u32le", "binary object numbers, 32 bits, little-endian", u32_le);

@@ -12,8 +12,10 @@
 //! requests are gets: the format has no operations.
 
 use super::columns::RowError;
-use super::detect::Head;
-use super::{FileOrder, Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::framing::Framing;
+use super::head::Head;
+use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

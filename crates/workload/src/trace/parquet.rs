@@ -4,7 +4,7 @@
 //! are those of other tables, and every format with a header accepts a Parquet file too. Nested columns are left out.
 
 use super::csv::{self, FORMAT as CSV};
-use super::{FileOrder, Format};
+use super::format::{FileOrder, Format};
 
 mod read;
 mod value;

@@ -6,8 +6,9 @@
 
 use super::columns::{RowError, lossy, number};
 use super::csv::{optional_operation, optional_size, time_or_date};
+use super::format::{FileOrder, Format};
+use super::rows::{ReaderOptions, Row, Rows};
 use super::table::{Order, Table, reader};
-use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 const NAMES: [&str; 6] = ["ts", "key", "op", "size", "ttl", "tenant"];

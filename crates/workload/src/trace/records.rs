@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use memchr::memchr;
 
+use super::framing::{Framing, mark_bytes};
 use super::input;
 use super::lines::{Lines, RecordKind};
 use super::rows::{RowReader, Rows};
@@ -14,17 +15,6 @@ use super::rows::{RowReader, Rows};
 const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes read in advance to detect the format.
 const HEAD_BYTES: usize = 64 << 10;
-
-/// The way in which a file is split into records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// One record per line. Empty lines are skipped but counted.
-    Lines,
-    /// Records of this many bytes. A shorter last one is returned as it is.
-    Fixed(usize),
-    /// The format's reader finds the records.
-    Streamed,
-}
 
 /// The records of one file.
 pub(super) struct Records {
@@ -186,12 +176,6 @@ impl Records {
         self.ended = read == 0;
         Ok(())
     }
-}
-
-/// Length of the UTF-8 byte order mark at the start of a text. It is not part of the text.
-pub(super) fn mark_bytes(head: &[u8]) -> usize {
-    const MARK: &[u8] = b"\xef\xbb\xbf";
-    if head.starts_with(MARK) { MARK.len() } else { 0 }
 }
 
 /// For formats that find their records themselves.

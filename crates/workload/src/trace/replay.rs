@@ -20,8 +20,9 @@ use std::thread::JoinHandle;
 use super::amplify::Amplify;
 use super::block::Events;
 use super::cut::Cut;
+use super::format::Format;
 use super::rows::{ReaderOptions, Row, RowReader};
-use super::{CsvColumns, Format, HeaderMismatch, TenantNames, TraceError};
+use super::{CsvColumns, HeaderMismatch, TenantNames, TraceError};
 use crate::generate::sizes::Sizes;
 use crate::{AHEAD, Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::csv::Contradiction;
-
 /// An error in a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -158,6 +156,23 @@ impl RowError {
         };
         fixed.into()
     }
+}
+
+/// A column whose header name contradicts its configured field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "column {column} was taken for `{taken}`, and the header calls it `{header}`: list the columns as the header has \
+     them (csv:{order}), or give a column by its name to take it for something else (as in {taken}={header})"
+)]
+pub struct Contradiction {
+    /// Number of the column, from 1.
+    pub column: usize,
+    /// The configured field.
+    pub taken: &'static str,
+    /// The field by the header's name.
+    pub header: String,
+    /// The columns in the header's order.
+    pub order: String,
 }
 
 fn hint(nearest: Option<&str>) -> String {

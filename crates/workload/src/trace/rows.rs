@@ -2,11 +2,11 @@
 
 use std::io::{self, BufRead};
 
-use super::Framing;
 use super::block::Events;
 use super::columns::{RowError, lossy};
 use super::csv::CsvColumns;
 use super::cut::{Cut, Items};
+use super::framing::Framing;
 use super::tenants::{Interner, TenantNames};
 use crate::{RequestKind, Tenant};
 

@@ -16,9 +16,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{RowError, lossy, nanoseconds, number};
 use super::cut::{Cut, chunks};
+use super::format::{FileOrder, Format};
 use super::rows::{Extent, MAX_IO_BYTES, numbered};
+use super::rows::{ReaderOptions, Row, Rows};
 use super::table::{Order, Table, reader};
-use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -121,7 +122,7 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Object;
+    use super::super::rows::Object;
     use super::super::rows::only;
     use super::*;
 

@@ -9,10 +9,12 @@ use std::ops::RangeInclusive;
 use super::columns::{Columns, RowError, bare, duplicates, lossy};
 use super::csv;
 use super::cut::Items;
-use super::lines::{Lines, RecordKind, comment_text};
-use super::records::mark_bytes;
+use super::framing::Framing;
+use super::framing::comment_text;
+use super::framing::mark_bytes;
+use super::lines::{Lines, RecordKind};
 use super::rows::{HeaderMismatch, Object, Row};
-use super::{Framing, ReaderOptions, RowReader, Rows};
+use super::rows::{ReaderOptions, RowReader, Rows};
 
 /// Rows used to detect the order of columns.
 const TRIED_ROWS: usize = 32;

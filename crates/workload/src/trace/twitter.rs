@@ -4,7 +4,8 @@
 //! that the request sets none. Keys can contain commas. The size of an object is key plus value, as in the paper. The client is the tenant.
 
 use super::columns::{RowError, bare, lossy, number};
-use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

@@ -2,8 +2,9 @@
 
 use super::columns::{RowError, nanoseconds, number, seconds, whole_number, words};
 use super::csv::Header;
-use super::detect::Head;
-use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::head::Head;
+use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {

@@ -11,7 +11,8 @@
 use super::calendar::log_time_ns;
 use super::columns::{RowError, lossy, seconds, words};
 use super::csv::{operation, optional_size};
-use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
+use super::format::{FileOrder, Format};
+use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static SQUID: Format = Format {

@@ -14,7 +14,7 @@ use super::TenantNames;
 use super::access::{Access, AccessKind};
 use super::binary::{Encoder, MOST_OBJECTS};
 use super::parquet::ParquetFile;
-use super::{Object, Row};
+use super::rows::{Object, Row};
 use crate::{Request, RequestKind, Tenant};
 
 mod link;

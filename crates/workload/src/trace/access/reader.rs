@@ -8,16 +8,17 @@ use super::{
     Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, TenantsFrom, ZeroSize,
 };
 use crate::RequestKind;
+use crate::trace::CsvColumns;
 use crate::trace::columns::{RowError, whole_number};
 use crate::trace::cut::Cut;
 use crate::trace::detect::{check_further, detect_files, note_of_bare_numbers};
 use crate::trace::error::TraceError;
 use crate::trace::files::TraceFiles;
+use crate::trace::format::Format;
 use crate::trace::lines::RecordKind;
 use crate::trace::records::Records;
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, Rows, Unreadable, numbered};
 use crate::trace::tenants::TenantNames;
-use crate::trace::{CsvColumns, Format};
 
 mod copy;
 
@@ -29,7 +30,7 @@ const KEPT_MESSAGES: usize = 8;
 const NUMBER_NS: u64 = 1_000_000;
 
 /// The files of a trace, read one after the other.
-pub(super) struct Reader {
+pub(in crate::trace) struct Reader {
     options: OpenOptions,
     files: TraceFiles,
     /// The file of the last row with a timestamp.

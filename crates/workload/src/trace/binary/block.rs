@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use super::super::columns::{RowError, nanoseconds};
-use super::super::{Object, Row, Rows};
+use super::super::rows::{Object, Row, Rows};
 use super::{SECOND_NS, u32_at, u64_at};
 use crate::RequestKind;
 

@@ -8,7 +8,8 @@ use super::block::{
     NAME, NUMBERED, REPEAT, STORED, TENANT, TIME, TIMED, TTL, VALUE, VOLUME, WHAT,
 };
 use super::{BLOCK_HEAD_BYTES, header};
-use crate::trace::{Object, Row, TenantNames};
+use crate::trace::TenantNames;
+use crate::trace::rows::{Object, Row};
 use crate::{RequestKind, Tenant};
 
 /// Common divisors of timestamps and similar values, the largest first.

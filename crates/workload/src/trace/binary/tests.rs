@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::trace::{Object, Row, TenantNames};
+use crate::trace::TenantNames;
+use crate::trace::rows::{Object, Row};
 use crate::{RequestKind, Tenant};
 
 /// A row and its name.

@@ -5,7 +5,7 @@
 //! filter (`blktrace -a issue`) can lack some of them.
 
 use super::{BlockFormat, Decoder, Found};
-use crate::trace::lines::comment_text;
+use crate::trace::framing::comment_text;
 
 /// The events that count as requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::events::EventCounts;
 use super::{BlockFormat, Decoder, Device, Event, Events, Found, LineDecoder, RecordDecoder, RowProblem};
 use crate::block::BlockRequest;
-use crate::trace::records::mark_bytes;
+use crate::trace::framing::mark_bytes;
 use crate::trace::{foreign, input};
 
 /// Buffered requests per file, so that late ones can be sorted.

@@ -14,10 +14,11 @@ use super::{Device, Event, Events, Found, LineDecoder, RecordDecoder, RowProblem
 use crate::RequestKind;
 use crate::block::BlockKind;
 use crate::trace::columns::RowError;
-use crate::trace::detect::Head;
-use crate::trace::files::FileOrder;
+use crate::trace::format::FileOrder;
+use crate::trace::format::Format;
+use crate::trace::framing::Framing;
+use crate::trace::head::Head;
 use crate::trace::rows::{Extent, ReaderOptions, Row, RowReader, Rows};
-use crate::trace::{Format, Framing};
 
 const PAGE_BYTES: u64 = 4096;
 

@@ -1,7 +1,9 @@
 //! Column names in the headers of tables.
 
-use super::{COUNT, Cells, FIELDS, KEY, NAMES, OP, SEPARATORS, SIZE, TENANT, TIME, TTL};
-use crate::trace::columns::{RowError, bare, lossy};
+use super::cells::Cells;
+use super::fields::{COUNT, FIELDS, KEY, NAMES, OP, SEPARATORS, SIZE, TENANT, TIME, TTL};
+use crate::trace::columns::{bare, lossy};
+use crate::trace::row_error::{Contradiction, RowError};
 
 /// Names of the fields in published traces, besides ours: in lower case, with `_` for spaces, hyphens and brackets.
 const USUAL: [(usize, &[&str]); FIELDS] = [
@@ -28,23 +30,6 @@ const USUAL: [(usize, &[&str]); FIELDS] = [
 
 /// Unused columns of published traces. A comment that contains them can still be recognised as a header.
 const UNUSED: [&str; 4] = ["next_access_vtime", "image_type", "time_firstbyte", "cache_hit"];
-
-/// A column whose header name contradicts its configured field.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "column {column} was taken for `{taken}`, and the header calls it `{header}`: list the columns as the header has \
-     them (csv:{order}), or give a column by its name to take it for something else (as in {taken}={header})"
-)]
-pub struct Contradiction {
-    /// Number of the column, from 1.
-    pub column: usize,
-    /// The configured field.
-    pub taken: &'static str,
-    /// The field by the header's name.
-    pub header: String,
-    /// The columns in the header's order.
-    pub order: String,
-}
 
 /// Unit suffixes of time columns.
 const UNITS: [(&str, u64); 4] = [("_s", 1), ("_ms", 1_000), ("_us", 1_000_000), ("_ns", 1_000_000_000)];

@@ -4,13 +4,16 @@ use std::io;
 use std::path::Path;
 
 use super::super::columns::RowError;
-use super::super::detect::{self, Head};
+use super::super::detect;
 use super::super::foreign;
+use super::super::framing::Framing;
+use super::super::head::Head;
 use super::super::lines::RecordKind;
-use super::super::records::{Framing, Records};
+use super::super::records::Records;
 use super::super::rows::{HeaderMismatch, RowReader, Rows};
 use super::ReplayConfig;
-use crate::trace::{Format, TraceError};
+use crate::trace::TraceError;
+use crate::trace::format::Format;
 
 /// One of the first rows must be valid; this many are tried.
 const TRIED_ROWS: u64 = 1000;

@@ -114,7 +114,8 @@ const PART: &str = ".part";
 mod tests {
     use super::*;
     use crate::Workload;
-    use crate::trace::{Cut, Format, Replay, ReplayConfig};
+    use crate::trace::format::Format;
+    use crate::trace::{Cut, Replay, ReplayConfig};
 
     fn miss(key: &str, (from_bytes, to_bytes): (u64, u64), body_bytes: u64) -> Miss<'_> {
         let fetch = Fetch { header_bytes: 7, body_bytes, from_bytes, to_bytes };

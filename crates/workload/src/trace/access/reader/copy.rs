@@ -1,19 +1,19 @@
 //! Copies rows unchanged to a format that can store all their fields. Invalid rows are handled as for accesses.
 
 use super::{BATCH_ACCESSES, Reader};
-use crate::trace::access::CopyError;
+use crate::trace::copy::CopyError;
 use crate::trace::rows::Object;
 use crate::trace::write::Writer;
 
 impl Reader {
     /// Prepares the reader for [`copy_rows`](Self::copy_rows).
-    pub(in crate::trace::access) fn for_rows(mut self) -> Self {
+    pub(in crate::trace) fn for_rows(mut self) -> Self {
         self.keeps_rows = true;
         self
     }
 
     /// Copies the rows of some records. Returns false at the end.
-    pub(in crate::trace::access) fn copy_rows(&mut self, to: &mut Writer) -> Result<bool, CopyError> {
+    pub(in crate::trace) fn copy_rows(&mut self, to: &mut Writer) -> Result<bool, CopyError> {
         for _ in 0..BATCH_ACCESSES {
             for index in 0..self.rows.len() {
                 self.begin_row()?;
