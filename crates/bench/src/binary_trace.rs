@@ -15,7 +15,7 @@ use workload::trace::{
 
 use crate::bar::{Bar, Unit};
 use crate::config::plan::ReplayPlan;
-use crate::report::text::was;
+use crate::report::numbers::was;
 use crate::run::open;
 use crate::run::stop::Stop;
 

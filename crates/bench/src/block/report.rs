@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::replay::Summary;
 use super::source::BlockTraceStats;
-use crate::report::text::{grouped, was};
+use crate::report::numbers::{grouped, was};
 
 /// The results as JSON.
 #[must_use]

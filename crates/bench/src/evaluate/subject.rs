@@ -13,7 +13,7 @@ use ssd::model::lifetime::Endurance;
 
 use crate::drive::info::{self, Info};
 use crate::drive::{self, text};
-use crate::report::text::drive_writes;
+use crate::report::numbers::drive_writes;
 
 /// The drive that a user names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::criteria::{Criteria, life_text, time_text, years_text};
 use super::run::{Measured, Row};
 use super::{EvaluationOptions, EvaluationResult, profile::PROFILES};
-use crate::report::text::grouped;
+use crate::report::numbers::grouped;
 use cache::stats::FlashStats;
 
 const COLUMNS: [&str; 13] = [

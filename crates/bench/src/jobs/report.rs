@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::run::{JobFigures, KindFigures, Outcome};
 use crate::evaluate::criteria::time_text;
-use crate::report::json::percentiles;
-use crate::report::text::grouped;
+use crate::report::numbers::grouped;
+use crate::report::numbers::percentiles;
 
 const KINDS: [&str; 3] = ["read", "write", "trim"];
 

@@ -10,7 +10,7 @@ use super::configured::CONFIG_FORMAT;
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads};
 use crate::evaluate::criteria::{time_text, years_text};
 use crate::report::amount::trimmed;
-use crate::report::text::{counted, drive_writes, grouped, was};
+use crate::report::numbers::{counted, drive_writes, grouped, was};
 use crate::simulate::report::{bytes, trace, ttl_text};
 
 /// The result as JSON.

@@ -1,6 +1,6 @@
 //! Formats figures for people, each unit as usual.
 
-use super::text::grouped;
+use super::numbers::grouped;
 use crate::simulate::report::bytes;
 
 /// Up to this value, an `f64` represents every integer exactly.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::text::{grouped, line};
+use super::numbers::{grouped, line};
 use crate::config::plan::ArrivalsPlan;
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
@@ -17,7 +17,7 @@ pub fn to_json(report: &InstanceReport) -> Value {
         "offered_ops_per_second": offered(report, punctuality),
         "done_ops_per_second": done(report),
         "kept_up": punctuality.kept_up(),
-        "lateness_ns": super::json::percentiles(&punctuality.lateness),
+        "lateness_ns": super::numbers::percentiles(&punctuality.lateness),
         "behind_seconds": punctuality.behind.as_secs_f64(),
         "backlog_ops": punctuality.backlog,
     })

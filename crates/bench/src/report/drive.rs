@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use ssd::{Assignment, Stats};
 
-use super::text::grouped;
+use super::numbers::grouped;
 use crate::run::InstanceReport;
 use crate::run::model_drive::ModelDrive;
 use crate::run::target::Snapshot;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::text::grouped;
+use super::numbers::grouped;
 use crate::events::EventCounts;
 use crate::run::InstanceReport;
 

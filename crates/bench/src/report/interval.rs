@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use cache::stats::FlashStats;
 
 use super::amount::duration;
-use super::text::{allocator, grouped, line, percent, throughput};
+use super::numbers::{grouped, line, percent};
+use super::text::{allocator, throughput};
 use crate::run::Observable;
 use crate::run::counts::{CounterTable, Counts};
 use crate::run::latency::{Histogram, Latencies};

@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json};
 
 use super::figures::FIGURES;
 use super::intervals;
+use super::numbers::percentiles;
 use super::{RunReport, Steadiness};
 use crate::run::InstanceReport;
 use crate::run::destructors::DestructorCounts;
-use crate::run::latency::{Histogram, Latencies, Timed};
+use crate::run::latency::{Latencies, Timed};
 use crate::run::stop::StopReason;
 use crate::run::sweeps::Sweeps;
 use crate::run::target::OutcomeCount;
@@ -178,21 +179,6 @@ fn by_operation(latencies: &Latencies) -> Value {
         }
     }
     Value::Object(all)
-}
-
-/// A histogram for a result file, in nanoseconds; `null` percentiles if it is empty.
-#[must_use]
-pub fn percentiles(histogram: &Histogram) -> Value {
-    json!({
-        "count": histogram.count(),
-        "mean": histogram.mean_ns(),
-        "p50": histogram.quantile_ns(0.5),
-        "p90": histogram.quantile_ns(0.9),
-        "p99": histogram.quantile_ns(0.99),
-        "p999": histogram.quantile_ns(0.999),
-        "p9999": histogram.quantile_ns(0.9999),
-        "max": histogram.max_ns(),
-    })
 }
 
 fn reason(stopped: StopReason) -> &'static str {

@@ -3,7 +3,7 @@
 use cache::stats::FlashStats;
 use device::names::noun;
 
-use super::text::{counted, grouped, share, was};
+use super::numbers::{counted, grouped, share, was};
 use crate::run::InstanceReport;
 use crate::run::target::{OutcomeCount, Snapshot};
 

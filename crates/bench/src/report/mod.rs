@@ -15,6 +15,7 @@ pub mod json;
 pub mod live;
 mod losses;
 pub mod noise;
+pub mod numbers;
 pub mod page;
 pub mod plot;
 pub mod rows;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::text::{grouped, line, percent};
+use super::numbers::{grouped, line, percent};
 use crate::run::InstanceReport;
 use crate::run::tenants::{TenantCounts, Tenants};
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use workload::trace::{Rejected, ReplayStats};
 
-use super::text::{counted, grouped, share, was};
+use super::numbers::{counted, grouped, share, was};
 use crate::run::InstanceReport;
 
 /// Up to this percentage, missing requests are expected: threads are never at the same row when a run ends.

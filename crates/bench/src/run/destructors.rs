@@ -15,9 +15,7 @@ use cache::{KeyHash, Layer};
 use parking_lot::Mutex;
 use workload::payload::Payload;
 
-/// Fields of a version: the thread, and below it the number of the thread's set.
-const THREAD_SHIFT: u32 = super::worker::THREAD_SHIFT;
-const MARK_SHIFT: u32 = super::worker::MARK_SHIFT;
+use super::version::{MARK_SHIFT, THREAD_SHIFT};
 
 const STORED: u8 = 1;
 const DESTROYED: u8 = 2;

@@ -12,6 +12,7 @@ pub mod engine;
 pub mod error;
 mod fit;
 pub mod in_memory;
+mod instance_report;
 pub mod io_path;
 pub mod item_sizes;
 pub mod latency;
@@ -22,6 +23,7 @@ pub mod misses;
 pub mod model_drive;
 pub mod object_limits;
 pub mod objects;
+mod observe;
 pub mod open;
 pub mod pace;
 pub mod punctuality;
@@ -33,9 +35,12 @@ pub mod target;
 pub mod tenants;
 mod threads;
 pub mod trace_time;
+mod version;
 pub mod warmup;
 pub mod worker;
 
+pub use instance_report::InstanceReport;
+pub use observe::{Limits, Observable, Watcher};
 pub use threads::run_all;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -47,28 +52,27 @@ use device::Clock;
 use parking_lot::Mutex;
 use workload::pace::{Arrivals, TokenBucket};
 use workload::payload::Payload;
-use workload::trace::{Replay, ReplayStats};
+use workload::trace::Replay;
 use workload::{Source, Workload, WorkloadError};
 
 use crate::config::plan::{ArrivalsPlan, RunSettings, WarmupPlan};
-use crate::consistency::{Checker, Inconsistency};
-use crate::events::EventCounts;
-use crate::report::series::Span;
+use crate::consistency::Checker;
 use counts::{CounterTable, Counts};
-use destructors::{DestructorCounts, Destructors};
+use destructors::Destructors;
 use latency::{Histogram, Latencies};
 use learned::LearnedAdmission;
-use misses::{MissTrace, Misses};
+use misses::MissTrace;
 use pace::Waiter;
 use punctuality::Punctuality;
-use stop::{Stop, StopReason};
-use stressors::{Stressor, StressorReport};
+use stop::Stop;
+use stressors::Stressor;
 use sweeps::{Sweeper, Sweeps};
 use target::{Snapshot, Target};
-use tenants::{Ledger, Tenants};
+use tenants::Ledger;
 use trace_time::TraceTime;
+use version::MARK_BITS;
 use warmup::{Baseline, Warmup};
-use worker::{CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, TracePace, Worker, WorkerStats};
+use worker::{CHAIN_LOCKS, Checking, Due, Schedule, Shared, TracePace, Worker, WorkerStats};
 
 /// Interval between two calls of the watcher.
 const TICK: Duration = Duration::from_millis(200);
@@ -128,131 +132,6 @@ struct Progress {
     ended_ns: AtomicU64,
     /// When the first request of a trace was available; finding it can take long.
     trace_started_ns: OnceLock<u64>,
-}
-
-/// Figures of a running instance that a watcher can read.
-pub trait Observable {
-    /// Current counters, summed over all threads.
-    fn counts(&self) -> Counts;
-    /// Current histograms, merged over all threads.
-    fn latencies(&self) -> Latencies;
-    /// The target's current counters.
-    fn snapshot(&self) -> Snapshot;
-    /// Counters of flash; `None` without flash.
-    fn flash_stats(&self) -> Option<FlashStats> {
-        self.snapshot().stats.flash
-    }
-    /// Whether the media writes of flash are those of listed drives.
-    fn lists_drives(&self) -> bool {
-        self.snapshot().device.is_some_and(|device| !device.listed_drives.is_empty())
-    }
-    /// Latencies of the device's reads and writes; `None` if they are not measured.
-    fn device_latency(&self) -> Option<(Histogram, Histogram)> {
-        self.snapshot().device?.latency
-    }
-    /// Operations of the whole run, unless its workload ends earlier.
-    fn total_ops(&self) -> u64;
-    /// Progress towards the limits other than `numOps` and the time limit.
-    fn limits(&self) -> Limits {
-        Limits::default()
-    }
-    /// Totals of the completed iterations over DRAM; `None` if none are configured.
-    fn sweeps(&self) -> Option<Sweeps> {
-        None
-    }
-    /// Sets the request rate of all threads together. Has no effect if the run was started without a rate.
-    fn set_rate(&self, ops_per_second: u64);
-}
-
-/// Progress towards each limit, 0 to 1; `None` if the limit is not set.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Limits {
-    /// `maxFlashWriteMB`.
-    pub flash_written: Option<f64>,
-    /// Share of the trace that was replayed, over all its passes.
-    pub trace: Option<f64>,
-}
-
-/// Observes a run.
-pub trait Watcher {
-    /// Called every 200 ms of real time, for a display on the terminal. `elapsed` is the time since the start, in virtual time if
-    /// the run is simulated.
-    fn refresh(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        let _ = (instances, elapsed);
-    }
-
-    /// Called to sample figures for the record: with each [`refresh`](Self::refresh) in real time, and every 10 ms of virtual time in a
-    /// simulated run, where all runs with one seed get the same samples.
-    fn sample(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        let _ = (instances, elapsed);
-    }
-
-    /// The warm-up ended.
-    fn warmed_up(&mut self) {}
-
-    /// A problem that does not end the run, for example with an output file.
-    fn warn(&mut self, message: &str) {
-        let _ = message;
-    }
-
-    /// Whether [`interval`](Self::interval) is to be called.
-    fn needs_intervals(&self) -> bool {
-        false
-    }
-
-    /// Figures of one sampling interval, summed over all instances. The last interval ends with the run.
-    fn interval(&mut self, span: &Span) {
-        let _ = span;
-    }
-}
-
-/// The result of one instance.
-#[derive(Debug, Clone)]
-pub struct InstanceReport {
-    /// Its configuration.
-    pub settings: RunSettings,
-    /// Seconds from the start of the first thread to the end of the last.
-    pub seconds: f64,
-    /// Counters, summed over all threads.
-    pub counts: Counts,
-    /// Histograms, merged over all threads.
-    pub latencies: Latencies,
-    /// Whether every operation was timed, instead of one in [`worker::SAMPLE_EVERY`].
-    pub timed_all: bool,
-    /// The target's counters at the end.
-    pub snapshot: Snapshot,
-    /// The largest item that DRAM refused, header and key included; 0 if it refused none.
-    pub largest_refused_bytes: u64,
-    /// Details of the first inconsistent reads; `counts` has their number.
-    pub inconsistencies: Vec<Inconsistency>,
-    /// Why the run ended early, if it did.
-    pub stopped: Option<StopReason>,
-    /// Lateness of requests, in an open loop.
-    pub punctuality: Option<Punctuality>,
-    /// The warm-up, which the figures exclude; `None` if none is configured.
-    pub warmup: Option<Warmup>,
-    /// Statistics of reading the trace; `None` without a trace.
-    pub trace: Option<ReplayStats>,
-    /// Counters per tenant of the trace; `None` if it has no tenants.
-    pub tenants: Option<Tenants>,
-    /// The file with the misses, if one was written.
-    pub misses: Option<Misses>,
-    /// Totals of the iterations over DRAM, warm-up included; `None` if none are configured.
-    pub sweeps: Option<Sweeps>,
-    /// Counts of the logged key events, warm-up included; `None` if events are not logged.
-    pub events: Option<EventCounts>,
-    /// Counts of the item destructor's calls; `None` without a destructor.
-    pub destructors: Option<DestructorCounts>,
-    /// Results of the special stressor or target; `None` for the usual request loop.
-    pub stressor: Option<StressorReport>,
-}
-
-impl InstanceReport {
-    /// Operations of the whole run, warm-up included.
-    #[must_use]
-    pub fn ops_with_warmup(&self) -> u64 {
-        self.counts.ops + self.warmup.map_or(0, |warmup| warmup.counts.ops)
-    }
 }
 
 impl<T: Target> Instance<T> {

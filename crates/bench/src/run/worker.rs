@@ -1,30 +1,19 @@
 //! The loop of one worker.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use async_lock::RwLock;
 use cache::Lookahead;
-use device::Clock;
-use parking_lot::Mutex;
 use workload::pace::{Pause, TokenBucket};
-use workload::payload::{self, Payload};
+use workload::payload::{self};
 use workload::{Request, RequestKind, Source};
 
-use super::counts::Counting;
-use super::destructors::Destructors;
-use super::latency::{Latencies, Timed};
-use super::learned::LearnedAdmission;
-use super::misses::MissTrace;
+use super::latency::Timed;
 use super::pace::Waiter;
-use super::punctuality::Punctuality;
-use super::stop::Stop;
 use super::target::{Found, Layer, SetHow, SetOutcome, Target};
-use super::tenants::{Bytes, Ledger};
-use crate::config::plan::RunSettings;
-use crate::consistency::{Begun, Checker, Inconsistency, Version};
+use super::tenants::Bytes;
+use super::version::{MARK_SHIFT, THREAD_SHIFT};
+use crate::consistency::{Begun, Inconsistency, Version};
 
 mod chains;
 mod multi_item;
@@ -34,14 +23,9 @@ mod timing;
 
 use multi_item::MultiItem;
 pub use open_loop::{Due, Schedule, TracePace};
+pub use shared::{CHAIN_LOCKS, Checking, Shared, WorkerStats};
 pub use timing::SAMPLE_EVERY;
 use timing::Sampling;
-
-/// The 56 bits of a version: mark of the run, thread (at most 2^15), count of the thread's sets.
-pub(super) const THREAD_SHIFT: u32 = 29;
-pub(super) const MARK_SHIFT: u32 = 44;
-/// Bits of the run's mark.
-pub const MARK_BITS: u32 = 56 - MARK_SHIFT;
 
 /// Simulated CPU time is spent in steps of at least this length, as each step is an event of the simulation.
 const MIN_CPU_STEP_NS: u64 = 10_000;
@@ -49,76 +33,8 @@ const MIN_CPU_STEP_NS: u64 = 10_000;
 /// Operations that a worker on a shared thread executes before it yields.
 const OPS_PER_YIELD: u32 = 32;
 
-/// State shared by all threads of a run.
-pub struct Shared<T> {
-    /// The target.
-    pub target: T,
-    /// Configuration of the run.
-    pub settings: RunSettings,
-    /// Time source.
-    pub clock: Arc<dyn Clock>,
-    /// How the workers wait.
-    pub waiter: Waiter,
-    /// Generates and verifies value bytes.
-    pub payload: Payload,
-    /// Ends the run early.
-    pub stop: Stop,
-    /// Limits the request rate of all threads together, if configured.
-    pub bucket: Option<TokenBucket>,
-    /// State of the consistency check, if enabled.
-    pub checking: Option<Checking>,
-    /// The trace file to which misses are written, if configured.
-    pub misses: Option<MissTrace>,
-    /// Counts the calls of the item destructor, if one is configured.
-    pub destructors: Option<Arc<Destructors>>,
-    /// The model that decides which sets are executed, if configured.
-    pub learned: Option<LearnedAdmission>,
-    /// Whether every operation is timed.
-    pub time_all: bool,
-    /// No request of an open loop is due before this time, so the watchdog expects no progress until then.
-    pub idle_until_ns: AtomicU64,
-}
-
-/// State of the consistency check.
-pub struct Checking {
-    /// Verifies the versions that gets find.
-    pub checker: Checker,
-    /// Mark of this run in every version, which distinguishes its values from those of earlier runs.
-    pub run_mark: u64,
-    /// Adding several chained items takes several operations, which a lock makes atomic. `None` if the workload adds none.
-    pub chain_locks: Option<Box<[RwLock<()>]>>,
-    /// Descriptions of the first inconsistent reads.
-    pub found: Mutex<Vec<Inconsistency>>,
-}
-
 /// Limit of described inconsistencies; all are counted.
 const KEPT_INCONSISTENCIES: usize = 20;
-/// Power of two.
-pub const CHAIN_LOCKS: usize = 4096;
-
-/// Counters and histograms of a thread, which the watcher reads.
-#[derive(Debug, Default)]
-pub struct WorkerStats {
-    /// Its counters.
-    pub counting: Counting,
-    /// Its histograms. Other threads lock them only to merge them.
-    pub latencies: Mutex<Latencies>,
-    /// Lateness, in an open loop.
-    pub punctuality: Mutex<Punctuality>,
-    /// Its counters by tenant.
-    pub tenants: Mutex<Ledger>,
-    /// The largest item that DRAM refused, header and key included.
-    largest_refused_bytes: AtomicU64,
-}
-
-impl WorkerStats {
-    /// The largest item that DRAM refused, header and key included; 0 if it refused none.
-    #[must_use]
-    pub fn largest_refused_bytes(&self) -> u64 {
-        self.largest_refused_bytes.load(Ordering::Relaxed)
-    }
-}
-
 /// The loop of one worker, and its state.
 pub struct Worker<'a, T> {
     shared: &'a Shared<T>,

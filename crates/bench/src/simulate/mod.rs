@@ -4,35 +4,17 @@
 //! which [`parallel`] runs through all simulations concurrently. If the footprint or next uses must be known in advance, the trace
 //! is first written to a temporary file ([`spool`]). [`policies`] is the table of names; [`report`] formats the results.
 
-/// The methods of [`Simulator`](policy::simulate::Simulator) that a wrapper passes on unchanged.
-macro_rules! forward_simulator {
-    ($field:ident) => {
-        fn counts(&self) -> policy::simulate::Counts {
-            self.$field.counts()
-        }
-
-        fn holds(&self, object: u32) -> bool {
-            self.$field.holds(object)
-        }
-
-        fn expire(&mut self, object: u32) {
-            self.$field.expire(object);
-        }
-
-        fn needs_future(&self) -> bool {
-            self.$field.needs_future()
-        }
-    };
-}
-pub(crate) use forward_simulator;
-
 mod batch;
 mod curve;
 mod custom;
 mod designs;
+mod error;
+mod forward;
 mod lifetimes;
 pub(crate) mod numbered;
+mod outcome;
 pub(crate) mod parallel;
+mod plan;
 pub mod plot;
 pub mod policies;
 mod regions;
@@ -44,16 +26,16 @@ pub(crate) mod spool;
 pub mod tenants;
 mod warmup;
 
-use std::io;
-
-use policy::UnknownName;
-use policy::simulate::Counts;
-use workload::trace::{Accesses, ReadReport, TraceError};
+use workload::trace::Accesses;
 
 pub(crate) use batch::{BATCH_ACCESSES, Batch, Batches};
 pub use custom::{CustomPolicy, NameError};
 pub use designs::{Design, FlashSettings};
+pub use error::SimulateError;
+pub(crate) use forward::forward_simulator;
 pub use numbered::Totals;
+pub use outcome::{Interval, Outcome, Row, SampleWarning, Sampled};
+pub use plan::{Plan, Size};
 pub use policies::Named;
 pub use policy::simulate::{RuleBook, Settings, SimulatedAdmission, SizeOnHit};
 pub use series::{Interval as SeriesInterval, Point};
@@ -63,272 +45,9 @@ pub use warmup::Warmup;
 
 use crate::run::stop::Stop;
 use curve::Job;
-use device::names::noun;
 use numbered::Numbered;
 use shard::ShardAccesses;
 use spool::Spool;
-
-/// Settings of a simulation.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Policies. A name that is given twice is simulated once; aliases have separate rows.
-    pub policies: Vec<Named>,
-    /// Cache sizes. Equal sizes are simulated once.
-    pub sizes: Vec<Size>,
-    /// Rules for all policies.
-    pub settings: Settings,
-    /// Settings of flash caches.
-    pub flash: FlashSettings,
-    /// Warm-up, which the figures exclude.
-    pub warmup: Warmup,
-    /// Length of the intervals whose hits are reported; `None` reports none.
-    pub series: Option<SeriesInterval>,
-    /// Whether each object keeps the size of its first request.
-    pub first_size: bool,
-    /// Whether every object has weight 1. [`Size::Bytes`] and all byte counts are then numbers of objects.
-    pub ignore_size: bool,
-    /// Whether TTLs of the trace are ignored.
-    pub ignore_ttl: bool,
-    /// Share of the objects to simulate, in addition to the most popular ones; `None` is all.
-    pub sample: Option<f64>,
-    /// Number of tenants to report by name; `None` does not distinguish tenants.
-    pub tenants: Option<usize>,
-    /// The share of the objects and of the sizes to simulate; `None` is all.
-    pub shard: Option<Shard>,
-    /// Number of threads.
-    pub threads: usize,
-}
-
-/// Size of a cache.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Size {
-    /// Bytes.
-    Bytes(u64),
-    /// Share of the trace's footprint: the total size of all objects, each with the size of its first request.
-    Footprint(f64),
-}
-
-/// Results of a simulation.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// One row for each policy and size, grouped by policy.
-    pub rows: Vec<Row>,
-    /// Totals of the trace.
-    pub totals: Totals,
-    /// Warm-up requests, which were not counted.
-    pub warmup_requests: u64,
-    /// The objects of the sample; `None` if all were simulated.
-    pub sampled: Option<Sampled>,
-    /// Tenants, those with the most requests first; empty if not requested or if the trace has none.
-    pub tenants: Vec<Tenant>,
-    /// Report of the trace reader.
-    pub read: ReadReport,
-    /// Whether every object had weight 1: sizes and bytes are numbers of objects.
-    pub ignored_size: bool,
-    /// Whether TTLs were ignored.
-    pub ignored_ttl: bool,
-    /// Whether the simulation was stopped early: counts cover the requests until then.
-    pub was_stopped: bool,
-}
-
-/// Result of a policy at a size.
-#[derive(Debug, Clone)]
-pub struct Row {
-    /// Canonical name of the policy.
-    pub policy: String,
-    /// Name as given, which may be an alias.
-    pub as_given: String,
-    /// Cache size in bytes.
-    pub size_bytes: u64,
-    /// Counts after the warm-up.
-    pub counts: Counts,
-    /// Whether it models a flash cache, whose writes are counted.
-    pub is_flash: bool,
-    /// Counts over time, warm-up included; empty if not requested.
-    pub series: Vec<Point>,
-    /// Confidence interval of an estimate, if known.
-    pub interval: Option<Interval>,
-    /// Reason why the interval of an estimate is not known.
-    pub doubt: Option<SampleWarning>,
-}
-
-impl Row {
-    fn of(named: &Named, size_bytes: u64, counts: Counts) -> Self {
-        Self {
-            policy: named.to_string(),
-            as_given: named.as_given().to_owned(),
-            size_bytes,
-            counts,
-            is_flash: named.is_flash(),
-            series: Vec::new(),
-            interval: None,
-            doubt: None,
-        }
-    }
-
-    /// Canonical name, with the alias if one was given.
-    #[must_use]
-    pub fn label(&self) -> String {
-        let plain = |name: &str| name.replace(['-', '_'], "");
-        if plain(&self.policy) == plain(&self.as_given) {
-            self.policy.clone()
-        } else {
-            format!("{} ({})", self.policy, self.as_given)
-        }
-    }
-
-    /// Whether both rows have the same name as given.
-    #[must_use]
-    pub fn has_policy_of(&self, other: &Self) -> bool {
-        self.policy == other.policy && self.as_given == other.as_given
-    }
-}
-
-/// Reason why the error of a sample is not known.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum SampleWarning {
-    /// New objects wait in a part of the cache that is too small for the weight of sampled objects.
-    FewWait {
-        /// Size of the part, in percent.
-        percent: u8,
-        /// Number of sampled objects that fit in that part.
-        objects: f64,
-        /// Sampling rate that suffices; 1 or more means that no sample suffices.
-        rate: f64,
-    },
-    /// Only a few sampled objects, at the weight of all objects that they represent, fit in the cache.
-    Coarse {
-        /// Number of sampled objects that fit, weighted by their bytes.
-        objects: f64,
-        /// Sampling rate that suffices; 1 or more means that no sample suffices.
-        rate: f64,
-    },
-    /// The policy values objects by size, and a sampled object has the weight of all that it represents.
-    BySize,
-    /// The hit ratio jumps between similar cache sizes, at different sizes in a sample than for all objects.
-    Erratic,
-}
-
-/// Numbers of objects in a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sampled {
-    /// Objects that are always simulated: those with the most requests or bytes.
-    pub hot_objects: u64,
-    /// Objects drawn from the rest.
-    pub drawn_objects: u64,
-    /// Size of the rest; 0 if the sample has all objects.
-    pub other_objects: u64,
-}
-
-/// 95 % confidence intervals of ratios that were estimated from a sample: low and high.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
-    /// Of the object hit ratio.
-    pub object_hit_ratio: (f64, f64),
-    /// Of the byte hit ratio.
-    pub byte_hit_ratio: (f64, f64),
-}
-
-/// Error of a simulation.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimulateError {
-    /// The trace cannot be read.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// Unknown policy name.
-    #[error(transparent)]
-    Policy(#[from] UnknownName),
-    /// The temporary file that holds the trace.
-    #[error("the temporary file in {}: {source} (set TMPDIR to use another directory)", folder.display())]
-    Spool {
-        /// Directory of the file.
-        folder: std::path::PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// The sampling rate is out of range.
-    #[error("a sample of {percent} %: must be above 0 and below 100 %")]
-    NoSample {
-        /// The rate.
-        percent: f64,
-    },
-    /// The sample has no drawn object.
-    #[error("a sample of {percent} % drew none of {of} objects: take a larger share, or all")]
-    NoneDrawn {
-        /// The rate.
-        percent: f64,
-        /// Number of objects that could have been drawn.
-        of: u64,
-    },
-    /// Stopped before any request was counted.
-    #[error("interrupted: nothing was counted yet")]
-    Interrupted,
-    /// The warm-up covers all requests.
-    #[error("all {requests} requests are warm-up, and none is left to count: lower --warmup")]
-    AllWarmup {
-        /// Requests of the trace.
-        requests: u64,
-    },
-    /// Flash caches evict blocks or sets, which a sample of objects does not fill.
-    #[error("{name} moves many objects at a time and cannot be sampled: leave out --sample")]
-    NotSampled {
-        /// Name of the policy.
-        name: String,
-    },
-    /// The error of an estimate depends on the policy, and that of a custom policy is not known.
-    #[error("{name} is not a built-in policy and cannot be sampled: leave out --sample")]
-    CustomNotSampled {
-        /// Name of the policy.
-        name: String,
-    },
-    /// A sample does not represent single tenants.
-    #[error("--by-tenant cannot be combined with --sample")]
-    NoTenantsInSample,
-    /// A flash cache needs object sizes.
-    #[error("{name} has blocks or sets of bytes, and cannot ignore the sizes of objects")]
-    NeedsSizes {
-        /// Name of the policy.
-        name: String,
-    },
-    /// No object fits in any of the caches.
-    #[error(
-        "no object fits into {size_bytes} {}: the smallest has {smallest_bytes}; a size is in bytes, and {size_bytes}obj is a cache of so \
-         many objects", noun(*size_bytes, "byte")
-    )]
-    NothingFits {
-        /// Size of the largest cache.
-        size_bytes: u64,
-        /// Size of the smallest object.
-        smallest_bytes: u64,
-    },
-    /// A warm-up by time needs a count that is not known in advance.
-    #[error("--warmup: a time cannot be combined with {flag}; give a number of requests or a percentage")]
-    NoTimedWarmup {
-        /// The other flag.
-        flag: &'static str,
-    },
-    /// A length of time was given for a trace without times.
-    #[error("{flag}: the trace has no times; give a number of requests instead")]
-    NoTimes {
-        /// The flag with the time.
-        flag: &'static str,
-    },
-    /// The trace is empty.
-    #[error("the trace has no requests")]
-    Empty,
-    /// A share of the footprint is less than one byte.
-    #[error("a cache of {percent} % of the footprint ({footprint_bytes} {}) is less than one byte", noun(*footprint_bytes, "byte"))]
-    NoByte {
-        /// The share.
-        percent: f64,
-        /// The footprint.
-        footprint_bytes: u64,
-    },
-    /// A thread cannot be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[source] io::Error),
-}
 
 /// Runs the simulations of `plan` over `trace`. `progress` receives the number of completed requests, and the total if it is known.
 ///

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use workload::trace::ReadReport;
 
 use super::{Outcome, Point, Row, SampleWarning, Sampled, Totals};
-use crate::report::text::{counted, grouped, was};
+use crate::report::numbers::{counted, grouped, was};
 
 impl Outcome {
     /// Formats a cache size: bytes, or objects if sizes were ignored.

@@ -13,7 +13,7 @@ use bench::evaluate::stages::Offer;
 use bench::evaluate::subject::{Model, Real, Subject, Target, WARRANTY_YEARS};
 use bench::evaluate::{EvaluationOptions, EvaluationResult, evaluate, json, plot, text};
 use bench::picture::Format;
-use bench::report::text::drive_writes;
+use bench::report::numbers::drive_writes;
 use bench::{drive, environment};
 use clap::{Args, ValueEnum};
 use device::names;

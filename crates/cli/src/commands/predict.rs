@@ -294,8 +294,8 @@ fn accesses(
     if configured.is_generated() && wanted > at_most && !limited {
         arguments.common.warn(format_args!(
             "the first {} of the config's {} requests are predicted; --limit N for more",
-            bench::report::text::grouped(at_most),
-            bench::report::text::grouped(wanted)
+            bench::report::numbers::grouped(at_most),
+            bench::report::numbers::grouped(wanted)
         ));
     }
     let scale = plan.scale.unwrap_or(1);
@@ -308,7 +308,7 @@ fn warn_of_cut_replay(arguments: &Arguments, configured: Option<&Configured>, ou
     if is_replay && arguments.reading.limit.is_none() && outcome.totals.accesses == REQUESTS_AT_MOST {
         arguments.common.warn(format_args!(
             "only the first {} requests of the trace are predicted; --limit N for more",
-            bench::report::text::grouped(REQUESTS_AT_MOST)
+            bench::report::numbers::grouped(REQUESTS_AT_MOST)
         ));
     }
 }
@@ -321,7 +321,7 @@ fn predicted(arguments: &Arguments, configured: Option<&Configured>, plan: &Plan
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let progress = |done, total: Option<u64>| {
         arguments.common.set_progress(done, total);
-        bar.set(done, total.unwrap_or(0), format!("{} accesses", bench::report::text::grouped(done)));
+        bar.set(done, total.unwrap_or(0), format!("{} accesses", bench::report::numbers::grouped(done)));
         if total == Some(done) {
             bar.finish();
         }

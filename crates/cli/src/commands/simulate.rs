@@ -313,7 +313,7 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let progress = |done, total: Option<u64>| {
         arguments.common.set_progress(done, total);
-        bar.set(done, total.unwrap_or(0), format!("{} requests", bench::report::text::grouped(done)));
+        bar.set(done, total.unwrap_or(0), format!("{} requests", bench::report::numbers::grouped(done)));
     };
     let outcome = simulate::run(plan, trace, &stop, progress);
     bar.finish();

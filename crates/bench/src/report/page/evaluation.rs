@@ -7,8 +7,8 @@ use crate::palette::LineStyle;
 use crate::report::amount::{duration, shown, with_prefix};
 use crate::report::finished::LARGEST;
 use crate::report::html::Html;
+use crate::report::numbers::grouped;
 use crate::report::plot::{Curve, Limit, Scale, panel_over_rate};
-use crate::report::text::grouped;
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 

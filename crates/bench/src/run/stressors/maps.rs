@@ -14,7 +14,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use workload::payload::Payload;
 
-use super::Failures;
+use super::failures::Failures;
 use crate::run::target::{Found, Layer, SetHow, SetOutcome, Target};
 use crate::run::worker::{Shared, WorkerStats};
 

@@ -3,27 +3,22 @@
 //!
 //! A stressor replaces the request loop of an instance's workers. Its failures fail the run; its figures are in the report.
 
+mod failures;
 mod maps;
 mod references;
 mod shutdown;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use cache::Cache;
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
 
 use super::target::Target;
 use super::worker::{Shared, WorkerStats};
 use crate::config::plan::StressorPlan;
+use failures::Failures;
+pub use failures::StressorReport;
 use maps::Maps;
 use references::References;
+pub use shutdown::OpenCache;
 use shutdown::Shutdown;
-
-/// Limit of described failures; all are counted.
-const DESCRIBED: usize = 10;
-
-/// Opens another cache like the instance's.
-pub type OpenCache = Box<dyn Fn() -> Result<Cache, String> + Send + Sync>;
 
 /// The stressor of one instance.
 pub struct Stressor {
@@ -36,36 +31,6 @@ enum Kind {
     References(References),
     Maps(Maps),
     Shutdown(Shutdown),
-}
-
-/// The failures of a stressor.
-#[derive(Default)]
-pub(super) struct Failures {
-    count: AtomicU64,
-    described: Mutex<Vec<String>>,
-}
-
-/// The figures and failures of a stressor.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StressorReport {
-    /// CacheBench's name of the stressor.
-    pub name: &'static str,
-    /// Each figure's name in the JSON, label in the text, and value.
-    pub figures: Vec<(&'static str, &'static str, u64)>,
-    /// Number of failures.
-    pub failed: u64,
-    /// Descriptions of the first failures.
-    pub failures: Vec<String>,
-}
-
-impl Failures {
-    fn add(&self, message: impl FnOnce() -> String) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        let mut described = self.described.lock();
-        if described.len() < DESCRIBED {
-            described.push(message());
-        }
-    }
 }
 
 impl Stressor {
@@ -109,15 +74,5 @@ impl Stressor {
             failed: self.failures.count.load(Ordering::Relaxed),
             failures: self.failures.described.lock().clone(),
         }
-    }
-}
-
-impl StressorReport {
-    /// The failures, in one sentence.
-    #[must_use]
-    pub fn failure(&self) -> Option<String> {
-        let message =
-            || format!("Found {} {} failures: {}", self.failed, self.name, self.failures.join("; "));
-        (self.failed > 0).then(message)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use super::Failures;
+use super::failures::Failures;
 use crate::run::target::{Found, Layer, SetHow, SetOutcome, Target};
 use crate::run::worker::{Shared, WorkerStats};
 

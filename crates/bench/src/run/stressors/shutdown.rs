@@ -8,10 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cache::{Cache, InsertOptions, Inserted, Refusal};
 
-use super::{Failures, OpenCache};
+use super::failures::Failures;
 use crate::run::pace::Waiter;
 use crate::run::target::Target;
 use crate::run::worker::{Shared, WorkerStats};
+
+/// Opens another cache like the instance's.
+pub type OpenCache = Box<dyn Fn() -> Result<Cache, String> + Send + Sync>;
 
 /// Time limit of a shutdown, as in CacheBench.
 const MAX_SHUTDOWN_NS: u64 = 10_000_000_000;

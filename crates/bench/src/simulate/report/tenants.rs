@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::tenants::{Tenant, TenantCounts, TenantGroup};
 use super::super::{Outcome, Row};
 use super::bytes;
-use crate::report::text::grouped;
+use crate::report::numbers::grouped;
 
 /// The tenants as JSON; null if tenants are not distinguished or the trace has none.
 pub(super) fn json(outcome: &Outcome) -> Value {

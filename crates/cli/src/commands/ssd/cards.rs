@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use bench::report::text::drive_writes;
+use bench::report::numbers::drive_writes;
 use clap::Args;
 use serde_json::{Value, json};
 use ssd::Card;

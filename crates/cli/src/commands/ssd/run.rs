@@ -7,7 +7,7 @@ mod unheeded;
 
 use std::process::ExitCode;
 
-use bench::report::json::percentiles;
+use bench::report::numbers::percentiles;
 use bench::run::latency::Histogram;
 use bench::run::stop::Stop;
 use clap::{Args, ValueEnum};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bench::bar::{Bar, Unit};
-use bench::report::text::grouped;
+use bench::report::numbers::grouped;
 use ssd::Layout;
 use ssd::card::MIN_SCALED_PAGES;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bench::evaluate::criteria::time_text;
-use bench::report::text::grouped;
+use bench::report::numbers::grouped;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
 use ssd::model::dlwa;
