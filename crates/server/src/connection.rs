@@ -1,10 +1,15 @@
 //! One connection: reads requests, executes them in order, sends the replies.
 //!
 //! Requests that arrive together are executed together, and their replies are sent together. While a client does not
-//! read its replies, no further requests are read from it.
+//! read its replies, no further requests are read from it. Large values are received into their items ([`large_value`]).
+
+mod large_value;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+use cache::Refusal;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -18,17 +23,29 @@ use crate::latency::Kind;
 use crate::output::Output;
 use crate::protocol::{Request, reply};
 use crate::server::Shared;
+use crate::store::Value;
 
-/// Bytes of input that a connection may hold without a share of the common budget.
+/// Bytes of input that a connection may hold without a share of the common budget. A client that sends a longer request must send as many
+/// within its time limit.
 const FREE_BYTES: usize = 16 << 10;
 
 /// Unit of the budget for input.
 pub const BUDGET_UNIT_BYTES: usize = 1 << 10;
 
-/// Whether to continue or close a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What follows after a request.
+#[derive(Debug)]
 enum NextAction {
+    /// The next request.
     Continue,
+    /// The next request has not arrived as a whole, and has as many bytes as far as it has been parsed.
+    Receive(usize),
+    /// The value of a request is received into its item.
+    ReceiveValue {
+        /// The line, without its end.
+        line: Box<[u8]>,
+        /// Its length, with its end.
+        bytes: usize,
+    },
     Close,
 }
 
@@ -41,6 +58,8 @@ pub struct Connection<R, W> {
     tally: Tally,
     /// The share of the budget for the request that is being received.
     share: Option<OwnedSemaphorePermit>,
+    /// Whether the value of the next request is buffered, because the drafts of its pool take as much memory as they may.
+    buffers_next: bool,
     /// Whether the client must still authenticate.
     is_unauthenticated: bool,
 }
@@ -51,7 +70,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         let output = Output::new(to_client, shared.options.client_timeout);
         let is_unauthenticated = shared.options.credentials.is_some();
         let (input, tally) = (Input::default(), Tally::default());
-        Self { shared, socket, input, output, tally, share: None, is_unauthenticated }
+        Self { shared, socket, input, output, tally, share: None, buffers_next: false, is_unauthenticated }
     }
 
     /// Serves the client until it disconnects, exceeds a limit, or the server stops.
@@ -64,32 +83,41 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
 
     async fn exchange(&mut self, stop: &mut watch::Receiver<bool>) -> io::Result<()> {
         loop {
-            let mut missing_bytes = 0;
-            let mut then = NextAction::Continue;
-            while missing_bytes == 0 && then == NextAction::Continue {
-                (then, missing_bytes) = self.next_request().await?;
+            let mut next = NextAction::Continue;
+            while let NextAction::Continue = next {
+                next = self.next_request().await?;
             }
             self.output.send().await?;
             self.tally.add(Counter::bytes_written, self.output.take_sent_bytes());
             self.shared.counters.merge(&mut self.tally);
-            if then == NextAction::Close || *stop.borrow() || !self.receive(missing_bytes, stop).await? {
+            let is_connected = match next {
+                _ if *stop.borrow() => false,
+                NextAction::Continue => true,
+                NextAction::Receive(bytes) => self.receive(bytes, stop).await?,
+                NextAction::ReceiveValue { line, bytes } => {
+                    self.receive_large_value(&line, bytes, stop).await?
+                }
+                NextAction::Close => false,
+            };
+            if !is_connected {
                 return Ok(());
             }
         }
     }
 
-    /// Executes the next request. Also returns the length of a request that has not arrived entirely, 0 if one was executed.
-    async fn next_request(&mut self) -> io::Result<(NextAction, usize)> {
-        let Self { shared, input, output, tally, is_unauthenticated, .. } = self;
+    /// Executes the next request, if it has arrived.
+    async fn next_request(&mut self) -> io::Result<NextAction> {
+        let Self { shared, input, output, tally, is_unauthenticated, buffers_next, .. } = self;
         let max_value_bytes = if *is_unauthenticated { MAX_TOKEN_BYTES } else { shared.max_value_bytes };
+        let max_buffered_bytes = if *buffers_next { usize::MAX } else { FREE_BYTES };
         let mut executor = Executor { shared, output, tally };
-        let (bytes, discard_bytes) = match input.next(max_value_bytes) {
-            Next::Incomplete { bytes } => return Ok((NextAction::Continue, bytes)),
-            Next::Request { request: Request::Quit, .. } => return Ok((NextAction::Close, 0)),
+        let (bytes, discard_bytes) = match input.next(max_value_bytes, max_buffered_bytes) {
+            Next::Incomplete { bytes } => return Ok(NextAction::Receive(bytes)),
+            Next::Request { request: Request::Quit, .. } => return Ok(NextAction::Close),
             Next::Request { request, value, bytes } => {
                 match shared.options.credentials.as_ref().filter(|_| *is_unauthenticated) {
                     None if is_refused(shared, &request) => refuse_command(&mut executor, &request),
-                    None => execute(&mut executor, request, value).await?,
+                    None => execute(&mut executor, request, Value::Bytes(value), 0).await?,
                     Some(credentials) => {
                         *is_unauthenticated = !authenticate(&mut executor, credentials, &request, value);
                     }
@@ -104,26 +132,34 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 executor.line("CLIENT_ERROR unauthenticated", false);
                 (bytes, value_bytes + 2)
             }
-            Next::TooLarge { request, bytes, value_bytes } if is_refused(shared, &request) => {
+            Next::TooLarge { request, bytes, value_bytes }
+            | Next::Large { request, bytes, value_bytes, .. }
+                if is_refused(shared, &request) =>
+            {
                 refuse_command(&mut executor, &request);
                 (bytes, value_bytes + 2)
             }
             Next::TooLarge { request, bytes, value_bytes } => {
-                executor.refuse_too_large(&request).await;
+                let refusal = Refusal::TooLarge { bytes: value_bytes, max_bytes: max_value_bytes };
+                executor.refuse_value(&request, refusal).await;
                 (bytes, value_bytes + 2)
+            }
+            Next::Large { line, bytes, .. } => {
+                return Ok(NextAction::ReceiveValue { line: line.into(), bytes });
             }
             Next::LineTooLong => {
                 executor.line(reply::LINE_TOO_LONG, false);
-                return Ok((NextAction::Close, 0));
+                return Ok(NextAction::Close);
             }
             Next::Binary([opcode, opaque @ ..]) => {
                 refuse_binary(&mut output.buffer, opcode, opaque);
-                return Ok((NextAction::Close, 0));
+                return Ok(NextAction::Close);
             }
         };
         output.send_if_full().await?;
         input.consume(bytes, discard_bytes);
-        Ok((NextAction::Continue, 0))
+        *buffers_next = false;
+        Ok(NextAction::Continue)
     }
 
     /// Receives a part of a request of `bytes`. Returns whether the client is still connected.
@@ -131,32 +167,70 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         let is_idle = self.input.is_empty();
         if is_idle || bytes <= FREE_BYTES {
             self.share = None;
-        } else if self.share.is_none() {
-            self.share = Some(take_share(&self.shared, bytes).await?);
+        } else {
+            self.take_share(bytes).await?;
         }
-        let room = self.input.room(bytes.max(FREE_BYTES));
-        let read = self.socket.read_buf(room);
         let options = &self.shared.options;
         let limit = if is_idle { options.idle_timeout } else { Some(options.client_timeout) };
-        let received = async {
-            match limit {
-                Some(limit) => timeout(limit, read).await.map_err(|_| io::ErrorKind::TimedOut)?,
-                None => read.await,
+        let room = self.input.room(bytes.max(FREE_BYTES));
+        let missing_bytes = bytes.saturating_sub(room.len());
+        let wanted_bytes = if self.share.is_some() { missing_bytes.clamp(1, FREE_BYTES) } else { 1 };
+        let socket = &mut self.socket;
+        let read = async {
+            let mut received = 0;
+            while received < wanted_bytes {
+                match socket.read_buf(room).await? {
+                    0 => return Ok(0),
+                    bytes => received += bytes,
+                }
             }
+            Ok(received)
         };
-        let received = tokio::select! {
-            biased;
-            received = received => received,
-            _ = stop.wait_for(|stop| *stop) => Ok(0),
-        };
+        let received = within(limit, read, stop).await;
+        self.tally_received(&received);
+        received.map(|bytes| bytes > 0)
+    }
+
+    /// Waits for memory for a large request of `bytes`, beside the memory that it has.
+    async fn take_share(&mut self, bytes: usize) -> io::Result<()> {
+        let Shared { budget, options, .. } = &*self.shared;
+        let taken = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let units = bytes.div_ceil(BUDGET_UNIT_BYTES).saturating_sub(taken);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let share = timeout(options.client_timeout, Arc::clone(budget).acquire_many_owned(units)).await;
+        let share = share.map_err(|_| io::ErrorKind::TimedOut)?.map_err(|_| io::ErrorKind::BrokenPipe)?;
+        match &mut self.share {
+            Some(taken) => taken.merge(share),
+            None => self.share = Some(share),
+        }
+        Ok(())
+    }
+
+    fn tally_received(&mut self, received: &io::Result<usize>) {
         match received {
-            Ok(bytes) => self.tally.add(Counter::bytes_read, bytes as u64),
-            Err(ref error) if error.kind() == io::ErrorKind::TimedOut => {
-                self.tally.count(Counter::idle_kicks);
-            }
+            Ok(bytes) => self.tally.add(Counter::bytes_read, *bytes as u64),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => self.tally.count(Counter::idle_kicks),
             Err(_) => {}
         }
-        received.map(|bytes| bytes > 0)
+    }
+}
+
+/// Waits for received bytes: 0 if the client has disconnected or the server stops.
+async fn within(
+    limit: Option<Duration>,
+    read: impl Future<Output = io::Result<usize>>,
+    stop: &mut watch::Receiver<bool>,
+) -> io::Result<usize> {
+    let received = async {
+        match limit {
+            Some(limit) => timeout(limit, read).await.map_err(|_| io::ErrorKind::TimedOut)?,
+            None => read.await,
+        }
+    };
+    tokio::select! {
+        biased;
+        received = received => received,
+        _ = stop.wait_for(|stop| *stop) => Ok(0),
     }
 }
 
@@ -169,11 +243,12 @@ fn refuse_command<W: AsyncWrite + Unpin>(executor: &mut Executor<'_, W>, request
     executor.line(&format!("CLIENT_ERROR {} not allowed", request.command()), request.noreply());
 }
 
-/// Executes a request, and measures the time if the server does.
+/// Executes a request, and measures the time if the server does. `spent_ns` is the time that the request has taken before.
 async fn execute<W: AsyncWrite + Unpin>(
     executor: &mut Executor<'_, W>,
     request: Request<'_>,
-    value: &[u8],
+    value: Value<'_>,
+    spent_ns: u64,
 ) -> io::Result<()> {
     let Shared { options, store, latency, .. } = executor.shared;
     if !options.measure_latency {
@@ -181,16 +256,8 @@ async fn execute<W: AsyncWrite + Unpin>(
     }
     let (kind, started_ns) = (Kind::of(&request), store.now_ns());
     let executed = executor.execute(request, value).await;
-    latency.record(kind, store.now_ns().saturating_sub(started_ns));
+    latency.record(kind, spent_ns + store.now_ns().saturating_sub(started_ns));
     executed
-}
-
-/// Waits for memory for a large request.
-async fn take_share(shared: &Shared, bytes: usize) -> io::Result<OwnedSemaphorePermit> {
-    let units = u32::try_from(bytes.div_ceil(BUDGET_UNIT_BYTES)).unwrap_or(u32::MAX);
-    let share = Arc::clone(&shared.budget).acquire_many_owned(units);
-    let share = timeout(shared.options.client_timeout, share).await;
-    share.map_err(|_| io::ErrorKind::TimedOut)?.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
 /// Executes a request of an unauthenticated client. Returns whether the client is authenticated now.

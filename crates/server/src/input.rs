@@ -1,6 +1,6 @@
 //! The bytes of a connection, cut into requests.
 
-use crate::protocol::{Invalid, Meta, Request, meta::MetaCommand, parse, reply};
+use crate::protocol::{Invalid, Meta, Request, StoreMode, meta::MetaCommand, parse, reply};
 
 /// Longest line of other commands than `get` and `gets`.
 const MAX_LINE_BYTES: usize = 2048;
@@ -52,6 +52,17 @@ pub enum Next<'a> {
         /// Bytes of the value.
         value_bytes: usize,
     },
+    /// A request whose value has not arrived as a whole and is received into the memory of its item.
+    Large {
+        /// The request.
+        request: Request<'a>,
+        /// The line, without its end.
+        line: &'a [u8],
+        /// Bytes of the line, with its end.
+        bytes: usize,
+        /// Bytes of the value.
+        value_bytes: usize,
+    },
     /// A part of a request.
     Incomplete {
         /// Bytes of the request, as far as it has been parsed.
@@ -64,8 +75,9 @@ pub enum Next<'a> {
 }
 
 impl Input {
-    /// The request at the beginning. Values longer than `max_value_bytes` are too large.
-    pub fn next(&mut self, max_value_bytes: usize) -> Next<'_> {
+    /// The request at the beginning. Values longer than `max_value_bytes` are too large. A request longer than `max_buffered_bytes` is
+    /// [large](Next::Large) if its value can be received into its item.
+    pub fn next(&mut self, max_value_bytes: usize, max_buffered_bytes: usize) -> Next<'_> {
         self.discard();
         let bytes = &self.buffer[self.start..];
         if bytes.first() == Some(&BINARY_MAGIC) {
@@ -91,7 +103,10 @@ impl Input {
         }
         let bytes_of_request = bytes_of_line + value_bytes + 2;
         let Some(value) = bytes.get(bytes_of_line..bytes_of_request) else {
-            return Next::Incomplete { bytes: bytes_of_request };
+            return match bytes_of_request > max_buffered_bytes && is_independent(&request) {
+                true => Next::Large { request, line, bytes: bytes_of_line, value_bytes },
+                false => Next::Incomplete { bytes: bytes_of_request },
+            };
         };
         match value.strip_suffix(b"\r\n") {
             Some(value) => Next::Request { request, value, bytes: bytes_of_request },
@@ -114,6 +129,19 @@ impl Input {
             self.buffer.clear();
             self.start = 0;
         }
+    }
+
+    /// Moves bytes that have arrived to the beginning of `value`. Returns their number.
+    pub fn move_to(&mut self, value: &mut [u8]) -> usize {
+        let bytes = value.len().min(self.buffer.len() - self.start);
+        value[..bytes].copy_from_slice(&self.buffer[self.start..][..bytes]);
+        self.consume(bytes, 0);
+        bytes
+    }
+
+    /// The first bytes that have not been parsed, if as many have arrived.
+    pub fn first<const BYTES: usize>(&self) -> Option<&[u8; BYTES]> {
+        self.buffer[self.start..].first_chunk()
     }
 
     /// Whether no part of a request has been received.
@@ -149,8 +177,24 @@ fn binary(bytes: &[u8]) -> Next<'_> {
     }
 }
 
+/// Whether the new item needs neither the value nor the expiry of the present one.
+fn is_independent(request: &Request<'_>) -> bool {
+    let (mode, invalidates) = match request {
+        Request::Store(store) => (store.mode, false),
+        Request::Meta(Meta { command: MetaCommand::Set { mode, .. }, flags, .. }) => {
+            (*mode, flags.invalidates)
+        }
+        _ => return false,
+    };
+    match mode {
+        StoreMode::Set | StoreMode::Add | StoreMode::Replace => true,
+        StoreMode::Cas => !invalidates,
+        StoreMode::Append | StoreMode::Prepend => false,
+    }
+}
+
 /// The length of the value that follows the line, if one does.
-fn value_bytes(request: &Request<'_>) -> Option<usize> {
+pub fn value_bytes(request: &Request<'_>) -> Option<usize> {
     match request {
         Request::Store(store) => Some(store.value_bytes),
         Request::Meta(Meta { command: MetaCommand::Set { value_bytes, .. }, .. }) => Some(*value_bytes),
@@ -158,7 +202,8 @@ fn value_bytes(request: &Request<'_>) -> Option<usize> {
     }
 }
 
-fn bad_data_chunk(request: &Request<'_>) -> Invalid {
+/// The reply to a request whose value does not end with a line end.
+pub fn bad_data_chunk(request: &Request<'_>) -> Invalid {
     let noreply = matches!(request, Request::Store(store) if store.noreply);
     Invalid { noreply, ..reply::BAD_DATA_CHUNK.into() }
 }
@@ -176,11 +221,13 @@ mod tests {
         let whole = b"set a 0 0 3\r\nabc\r\n";
         for part in 1..whole.len() {
             let mut input = input(&whole[..part]);
-            let Next::Incomplete { bytes } = input.next(100) else { panic!("{part} bytes are a request") };
+            let Next::Incomplete { bytes } = input.next(100, 100) else {
+                panic!("{part} bytes are a request")
+            };
             assert!(bytes > part && bytes <= whole.len());
         }
         let mut input = input(whole);
-        let Next::Request { value: b"abc", bytes, .. } = input.next(100) else { panic!("no request") };
+        let Next::Request { value: b"abc", bytes, .. } = input.next(100, 100) else { panic!("no request") };
         assert_eq!(bytes, whole.len());
         input.consume(bytes, 0);
         assert!(input.is_empty());
@@ -189,16 +236,16 @@ mod tests {
     #[test]
     fn too_large_value_is_discarded_as_it_arrives() {
         let mut input = input(b"set a 0 0 5\r\nab");
-        let Next::TooLarge { bytes, value_bytes, .. } = input.next(4) else { panic!("it fits") };
+        let Next::TooLarge { bytes, value_bytes, .. } = input.next(4, 100) else { panic!("it fits") };
         input.consume(bytes, value_bytes + 2);
         input.room(16).extend_from_slice(b"cde\r\nquit\r\n");
-        assert!(matches!(input.next(4), Next::Request { request: Request::Quit, .. }));
+        assert!(matches!(input.next(4, 100), Next::Request { request: Request::Quit, .. }));
     }
 
     #[test]
     fn endless_line_is_refused_and_long_get_is_not() {
-        assert!(matches!(input(&[b'x'; 2049]).next(4), Next::LineTooLong));
+        assert!(matches!(input(&[b'x'; 2049]).next(4, 100), Next::LineTooLong));
         let get = [&b"get "[..], &[b'x'; 4096]].concat();
-        assert!(matches!(input(&get).next(4), Next::Incomplete { .. }));
+        assert!(matches!(input(&get).next(4, 100), Next::Incomplete { .. }));
     }
 }

@@ -1,6 +1,6 @@
 //! The replies of a connection that are not sent yet.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -28,20 +28,31 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         Self { socket, buffer: Vec::with_capacity(2048), limit, sent_bytes: 0 }
     }
 
-    /// Appends a value and its line end.
+    /// Appends a value, its line end, and `end`.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub async fn value(&mut self, value: &[u8]) -> io::Result<()> {
-        if value.len() < UNCOPIED_BYTES {
-            self.buffer.extend_from_slice(value);
-        } else {
-            self.send().await?;
-            send(&mut self.socket, value, self.limit).await?;
-            self.sent_bytes += value.len() as u64;
+    pub async fn value(&mut self, value: &[u8], end: &[u8]) -> io::Result<()> {
+        if value.len() >= UNCOPIED_BYTES {
+            return self.send_value(value, end).await;
         }
+        self.buffer.extend_from_slice(value);
         self.buffer.extend_from_slice(b"\r\n");
+        self.buffer.extend_from_slice(end);
         self.send_if_full().await
+    }
+
+    /// Sends the replies so far, a value, its line end, and `end` together.
+    async fn send_value(&mut self, value: &[u8], end: &[u8]) -> io::Result<()> {
+        let bytes_before = self.buffer.len();
+        self.buffer.extend_from_slice(b"\r\n");
+        self.buffer.extend_from_slice(end);
+        let (before, behind) = self.buffer.split_at(bytes_before);
+        let mut parts = [before, value, behind].map(IoSlice::new);
+        send(&mut self.socket, &mut parts, self.limit).await?;
+        self.sent_bytes += (self.buffer.len() + value.len()) as u64;
+        self.clear();
+        Ok(())
     }
 
     /// Sends the replies if there are many bytes.
@@ -60,13 +71,17 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        send(&mut self.socket, &self.buffer, self.limit).await?;
+        send(&mut self.socket, &mut [IoSlice::new(&self.buffer)], self.limit).await?;
         self.sent_bytes += self.buffer.len() as u64;
+        self.clear();
+        Ok(())
+    }
+
+    fn clear(&mut self) {
         self.buffer.clear();
         if self.buffer.capacity() > 4 * SEND_BYTES {
             self.buffer.shrink_to(SEND_BYTES);
         }
-        Ok(())
     }
 
     /// Ends the stream in order, so that the client can detect truncation. Errors of a disconnected client are ignored.
@@ -80,14 +95,26 @@ impl<W: AsyncWrite + Unpin> Output<W> {
     }
 }
 
-/// Writes all bytes. The time limit is for each part that the client accepts.
-async fn send(socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], limit: Duration) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = timeout(limit, socket.write(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+/// Writes all bytes of all parts. The time limit is for each write that the client accepts.
+async fn send(
+    socket: &mut (impl AsyncWrite + Unpin),
+    mut parts: &mut [IoSlice<'_>],
+    limit: Duration,
+) -> io::Result<()> {
+    // Removes empty parts.
+    IoSlice::advance_slices(&mut parts, 0);
+    while !parts.is_empty() {
+        let write = async {
+            match &*parts {
+                [part] => socket.write(part).await,
+                parts => socket.write_vectored(parts).await,
+            }
+        };
+        let written = timeout(limit, write).await.map_err(|_| io::ErrorKind::TimedOut)??;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        bytes = &bytes[written..];
+        IoSlice::advance_slices(&mut parts, written);
     }
     timeout(limit, socket.flush()).await.map_err(|_| io::ErrorKind::TimedOut)?
 }

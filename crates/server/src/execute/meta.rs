@@ -9,11 +9,11 @@ use crate::counters::Counter;
 use crate::prefixes::Access;
 use crate::protocol::meta::{MetaCommand, encode_key};
 use crate::protocol::{Meta, Ttl, reply};
-use crate::store::{Arithmetic, ArithmeticOutcome, MetaHit, StoreOutcome, Write};
+use crate::store::{Arithmetic, ArithmeticOutcome, MetaHit, StoreOutcome, Value, Write};
 
 impl<W: AsyncWrite + Unpin> Executor<'_, W> {
     /// Executes a meta command with a key.
-    pub(super) async fn meta(&mut self, meta: &Meta<'_>, value: &[u8]) -> io::Result<()> {
+    pub(super) async fn meta(&mut self, meta: &Meta<'_>, value: Value<'_>) -> io::Result<()> {
         self.tally.count(Counter::cmd_meta);
         match meta.command {
             MetaCommand::Get => return self.meta_get(meta).await,
@@ -22,7 +22,6 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
                 let write = Write {
                     mode,
                     key: &meta.key,
-                    value,
                     flags: flags.client_flags,
                     exptime: flags.ttl.unwrap_or_default(),
                     cas: flags.cas.unwrap_or(0),
@@ -30,7 +29,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
                     invalidates: flags.invalidates,
                     has_binary_key: flags.has_binary_key,
                 };
-                let outcome = self.write(&write).await;
+                let outcome = self.write(&write, value).await;
                 self.status(meta, outcome);
             }
             MetaCommand::Delete => {
@@ -126,7 +125,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         }
         out.extend_from_slice(b"\r\n");
         if meta.flags.wants_value {
-            return self.output.value(value).await;
+            return self.output.value(value, &[]).await;
         }
         self.output.send_if_full().await
     }

@@ -14,7 +14,10 @@ use crate::prefixes::Access;
 use crate::protocol::tokens::Tokens;
 use crate::protocol::{Exptime, Request, Store as StoreRequest, StoreMode, reply};
 use crate::server::Shared;
-use crate::store::{Arithmetic, ArithmeticOutcome, Found, Store, StoreOutcome, Write};
+use crate::store::{Arithmetic, ArithmeticOutcome, Found, Store, StoreOutcome, Value, Write};
+
+/// The end of the reply to a `get`.
+const END: &[u8] = b"END\r\n";
 
 /// Keys of one `get` that are read from flash concurrently.
 const CONCURRENT_READS: usize = 64;
@@ -34,7 +37,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
     ///
     /// # Errors
     /// If the reply cannot be sent.
-    pub async fn execute(&mut self, request: Request<'_>, value: &[u8]) -> io::Result<()> {
+    pub async fn execute(&mut self, request: Request<'_>, value: Value<'_>) -> io::Result<()> {
         let store = &self.shared.store;
         match request {
             Request::Get { keys, with_cas, touch: None } => return self.get(keys, with_cas).await,
@@ -86,9 +89,9 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         self.output.send_if_full().await
     }
 
-    /// Replies that the value of a request is too large. A `set` removes the old item.
-    pub async fn refuse_too_large(&mut self, request: &Request<'_>) {
-        self.tally.count(Counter::store_too_large);
+    /// Replies that the cache does not store the value of a request, which is discarded. A `set` removes the old item.
+    pub async fn refuse_value(&mut self, request: &Request<'_>, refusal: Refusal) {
+        self.count_refusal(refusal);
         let (replaced, noreply) = match request {
             Request::Store(store) if store.mode == StoreMode::Set => (Some(store.key), store.noreply),
             Request::Store(store) => (None, store.noreply),
@@ -98,7 +101,14 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         if let Some(key) = replaced {
             self.shared.store.drop_replaced(key).await;
         }
-        self.line(reply::TOO_LARGE, noreply);
+        self.line(refusal_reply(refusal), noreply);
+    }
+
+    fn count_refusal(&mut self, refusal: Refusal) {
+        self.tally.count(match refusal {
+            Refusal::TooLarge { .. } => Counter::store_too_large,
+            _ => Counter::store_no_memory,
+        });
     }
 
     /// Appends a reply line, unless it is left out.
@@ -114,11 +124,10 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         let first = others.next();
         if let (Some(key), None) = (first, others.next()) {
             let found = store.get(key).await;
-            self.found(key, found.as_ref(), with_cas).await?;
-        } else {
-            self.get_several(keys, with_cas).await?;
+            return self.found(key, found.as_ref(), with_cas, END).await;
         }
-        self.output.buffer.extend_from_slice(b"END\r\n");
+        self.get_several(keys, with_cas).await?;
+        self.output.buffer.extend_from_slice(END);
         self.output.send_if_full().await
     }
 
@@ -132,25 +141,29 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
                 reads.push_back(read(&self.shared.store, key));
             }
             let Some((key, found)) = reads.next().await else { return Ok(()) };
-            self.found(key, found.as_ref(), with_cas).await?;
+            self.found(key, found.as_ref(), with_cas, &[]).await?;
         }
     }
 
-    async fn found(&mut self, key: &[u8], found: Option<&Found<'_>>, with_cas: bool) -> io::Result<()> {
+    /// The reply for one key, and `end`.
+    async fn found(
+        &mut self,
+        key: &[u8],
+        found: Option<&Found<'_>>,
+        with_cas: bool,
+        end: &[u8],
+    ) -> io::Result<()> {
         self.tally.count(Counter::cmd_get);
         self.tally.count_hit(found.is_some(), Counter::get_hits, Counter::get_misses);
         self.shared.record(key, Access::Get { is_hit: found.is_some() });
-        match found {
-            Some(found) => self.value(key, found, with_cas).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn value(&mut self, key: &[u8], found: &Found<'_>, with_cas: bool) -> io::Result<()> {
+        let Some(found) = found else {
+            self.output.buffer.extend_from_slice(end);
+            return self.output.send_if_full().await;
+        };
         let (header, value) = (&found.header, found.value());
         let cas = with_cas.then_some(header.cas);
         reply::value_line(&mut self.output.buffer, key, header.flags, value.len(), cas);
-        self.output.value(value).await
+        self.output.value(value, end).await
     }
 
     async fn get_and_touch(&mut self, keys: Tokens<'_>, with_cas: bool, exptime: Exptime) -> io::Result<()> {
@@ -159,18 +172,17 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             // An item that cannot be touched is not returned: its reader expects it to live longer.
             let found = self.shared.store.get_and_touch(key, exptime).await.ok().flatten();
             self.tally.count_hit(found.is_some(), Counter::touch_hits, Counter::touch_misses);
-            self.found(key, found.as_ref(), with_cas).await?;
+            self.found(key, found.as_ref(), with_cas, &[]).await?;
         }
-        self.output.buffer.extend_from_slice(b"END\r\n");
+        self.output.buffer.extend_from_slice(END);
         self.output.send_if_full().await
     }
 
-    async fn store(&mut self, request: StoreRequest<'_>, value: &[u8]) {
+    async fn store(&mut self, request: StoreRequest<'_>, value: Value<'_>) {
         let StoreRequest { mode, key, flags, exptime, cas, noreply, .. } = request;
         let write = Write {
             mode,
             key,
-            value,
             flags,
             exptime,
             cas,
@@ -178,7 +190,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             invalidates: false,
             has_binary_key: false,
         };
-        let outcome = self.write(&write).await;
+        let outcome = self.write(&write, value).await;
         let reply = match outcome {
             StoreOutcome::Stored(_) => "STORED",
             StoreOutcome::NotStored => "NOT_STORED",
@@ -189,13 +201,15 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         self.line(reply, noreply);
     }
 
-    async fn write(&mut self, write: &Write<'_>) -> StoreOutcome {
-        let outcome = self.shared.store.write(write).await;
+    async fn write(&mut self, write: &Write<'_>, value: Value<'_>) -> StoreOutcome {
+        let outcome = self.shared.store.write(write, value).await;
         self.shared.record(write.key, Access::Set);
         self.tally.count(Counter::cmd_set);
         let counter = match outcome {
-            StoreOutcome::Refused(Refusal::TooLarge { .. }) => Some(Counter::store_too_large),
-            StoreOutcome::Refused(_) => Some(Counter::store_no_memory),
+            StoreOutcome::Refused(refusal) => {
+                self.count_refusal(refusal);
+                None
+            }
             _ if write.mode != StoreMode::Cas => None,
             StoreOutcome::Stored(_) => Some(Counter::cas_hits),
             StoreOutcome::Exists => Some(Counter::cas_badval),

@@ -6,6 +6,7 @@
 mod access;
 mod arithmetic;
 mod cas;
+mod draft;
 mod flush;
 mod meta;
 mod write;
@@ -21,11 +22,13 @@ use crate::protocol::{Exptime, Ttl};
 use crate::tenants::Tenants;
 
 pub use arithmetic::{Arithmetic, ArithmeticOutcome};
+pub use draft::Draft;
 pub use meta::MetaHit;
-pub use write::{StoreOutcome, Write};
+pub use write::{StoreOutcome, Value, Write};
 
 use access::AccessTable;
 use cas::CasNumbers;
+use draft::DraftLimits;
 use flush::Flush;
 
 /// Locks of keys. Two keys with the same lock delay each other and nothing more.
@@ -40,6 +43,7 @@ pub struct Store {
     access: AccessTable,
     flush: Flush,
     tenants: Tenants,
+    draft_limits: DraftLimits,
     clock: Arc<dyn Clock>,
     recovered_items: usize,
 }
@@ -84,7 +88,8 @@ impl Store {
         let locks = (0..STRIPES).map(|_| Mutex::new(())).collect();
         let flush = Flush::at(cache.clear_time());
         let (access, tenants) = (AccessTable::default(), Tenants::default());
-        Self { cache, locks, cas, access, flush, tenants, clock, recovered_items }
+        let draft_limits = DraftLimits::new(&cache, std::iter::once(1.0));
+        Self { cache, locks, cas, access, flush, tenants, draft_limits, clock, recovered_items }
     }
 
     /// The clients' items that the cache had when the store was created.
@@ -96,7 +101,9 @@ impl Store {
     /// With tenants, for whose [pools](Tenants::pools) the cache was opened.
     #[must_use]
     pub fn with_tenants(self, tenants: Tenants) -> Self {
-        Self { tenants, ..self }
+        let shares = tenants.pools().into_iter().map(|(_, share)| share);
+        let draft_limits = DraftLimits::new(&self.cache, shares);
+        Self { tenants, draft_limits, ..self }
     }
 
     /// The tenants.

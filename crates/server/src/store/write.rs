@@ -2,19 +2,26 @@
 
 use cache::Refusal;
 
-use super::{Found, NewValue, Store};
+use super::{Draft, Found, NewValue, Store};
 use crate::item::{Header, MAX_CAS, Marks};
 use crate::protocol::{Exptime, StoreMode, Ttl};
 
 /// A value to store.
+#[derive(Debug)]
+pub enum Value<'a> {
+    /// Bytes that are copied into the item.
+    Bytes(&'a [u8]),
+    /// An item that has its value.
+    Draft(Draft<'a>),
+}
+
+/// How a value is stored.
 #[derive(Debug, Clone, Copy)]
 pub struct Write<'a> {
     /// The condition under which the item is stored.
     pub mode: StoreMode,
     /// The key.
     pub key: &'a [u8],
-    /// The value.
-    pub value: &'a [u8],
     /// Opaque flags of the client.
     pub flags: u32,
     /// The expiry.
@@ -52,8 +59,8 @@ enum Decision {
 }
 
 impl Store {
-    /// Stores a value.
-    pub async fn write(&self, write: &Write<'_>) -> StoreOutcome {
+    /// Stores a value. `append` and `prepend` need its bytes.
+    pub async fn write(&self, write: &Write<'_>, value: Value<'_>) -> StoreOutcome {
         let _guard = self.lock(write.key).await;
         // A plain set replaces the item without reading it.
         let old = if write.mode == StoreMode::Set { None } else { self.find(write.key).await };
@@ -63,17 +70,21 @@ impl Store {
             None => self.cas.next(),
         };
         let header = Header { flags: write.flags, stored_seconds: now_seconds, cas, marks: Marks::default() };
-        let new = match (write.decide(old.as_ref(), now_seconds), &old) {
-            (Decision::Refuse(outcome), _) => return outcome,
-            (Decision::Store { ttl, marks }, _) => {
-                NewValue { header: Header { marks, ..header }, pieces: [write.value, &[]], ttl }
+        let new = match (write.decide(old.as_ref(), now_seconds), &old, value) {
+            (Decision::Refuse(outcome), ..) => return outcome,
+            (Decision::Store { marks, .. }, _, Value::Draft(draft)) => {
+                self.insert(draft, write.key, &Header { marks, ..header });
+                return StoreOutcome::Stored(cas);
             }
-            (Decision::Join, None) => return StoreOutcome::NotStored,
-            (Decision::Join, Some(old)) => NewValue {
+            (Decision::Store { ttl, marks }, _, Value::Bytes(value)) => {
+                NewValue { header: Header { marks, ..header }, pieces: [value, &[]], ttl }
+            }
+            (Decision::Join, Some(old), Value::Bytes(value)) => NewValue {
                 header: Header { flags: old.header.flags, ..header },
-                pieces: write.joined(old.value()),
+                pieces: write.joined(old.value(), value),
                 ttl: Ttl::until(old.expiry_seconds(), now_seconds),
             },
+            (Decision::Join, ..) => return StoreOutcome::NotStored,
         };
         match self.put(write.key, &new).await {
             Ok(()) => StoreOutcome::Stored(cas),
@@ -87,14 +98,14 @@ impl Store {
         }
     }
 
-    /// Removes the item of a `set` whose value is too large.
+    /// Removes the item of a `set` whose value is refused.
     pub async fn drop_replaced(&self, key: &[u8]) {
         let _guard = self.lock(key).await;
         self.cache.remove(key);
     }
 }
 
-impl<'a> Write<'a> {
+impl Write<'_> {
     fn decide(&self, old: Option<&Found<'_>>, now_seconds: u32) -> Decision {
         let marks = Marks { has_binary_key: self.has_binary_key, ..Marks::default() };
         let store = Decision::Store { ttl: self.exptime.ttl(now_seconds), marks };
@@ -119,10 +130,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    fn joined<'b>(&self, old: &'b [u8]) -> [&'b [u8]; 2]
-    where
-        'a: 'b,
-    {
-        if self.mode == StoreMode::Append { [old, self.value] } else { [self.value, old] }
+    fn joined<'b>(&self, old: &'b [u8], value: &'b [u8]) -> [&'b [u8]; 2] {
+        if self.mode == StoreMode::Append { [old, value] } else { [value, old] }
     }
 }

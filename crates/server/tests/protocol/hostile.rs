@@ -19,6 +19,16 @@ fn endless_line_is_refused_and_closed() {
 }
 
 #[test]
+fn line_longer_than_the_budget_is_closed_at_the_time_limit() {
+    let limits = Options { client_timeout: Duration::from_millis(200), buffer_bytes: 72 << 10, ..options() };
+    let server = serve(&flash(32 << 20), limits);
+    let mut client = Client::of(&server);
+    assert_eq!(client.line(&format!("get{}", " key".repeat(15_000))), "END");
+    client.try_send(format!("get{}\r\n", " key".repeat(50_000)).as_bytes());
+    assert!(client.receive_all().is_empty());
+}
+
+#[test]
 fn http_request_closes_the_connection() {
     let server = serve_in_memory(options());
     let mut client = Client::of(&server);

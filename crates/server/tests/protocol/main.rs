@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "in a test, a failed unwrap fails the test")]
 
 mod hostile;
+mod large;
+mod large_clients;
 mod limits;
 mod metrics;
 mod model;

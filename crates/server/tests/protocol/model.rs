@@ -48,7 +48,9 @@ impl Player {
     }
 
     fn change(&mut self, client: &mut Client, key: u32) {
-        let length = self.random.random_range(1..6000);
+        // Some values are large enough to be received into their items.
+        let max_length = if self.random.random_ratio(1, 16) { 60_000 } else { 6000 };
+        let length = self.random.random_range(1..max_length);
         let value = format!("{:0length$}", self.random.random::<u32>());
         let name = self.key(key);
         let present = self.model.get(&key).cloned();

@@ -9,7 +9,7 @@ use cache::config::LogOptions;
 use cache::{Cache, FlashConfig, RecoverAfter, SmallItems, block_on};
 use device::{Device, VirtualClock};
 use flashwright_server::protocol::{Exptime, StoreMode};
-use flashwright_server::store::{Store, StoreOutcome, Write};
+use flashwright_server::store::{Store, StoreOutcome, Value, Write};
 use flashwright_server::{Address, Options};
 
 use crate::setup::{Client, flash, options, serve, text};
@@ -87,7 +87,6 @@ fn set(store: &Store, number: u32) {
     let write = Write {
         mode: StoreMode::Set,
         key: &number.to_le_bytes(),
-        value: &[7; 1000],
         flags: 0,
         exptime: Exptime(0),
         cas: 0,
@@ -95,7 +94,7 @@ fn set(store: &Store, number: u32) {
         invalidates: false,
         has_binary_key: false,
     };
-    assert!(matches!(block_on(store.write(&write)), StoreOutcome::Stored(_)));
+    assert!(matches!(block_on(store.write(&write, Value::Bytes(&[7; 1000]))), StoreOutcome::Stored(_)));
 }
 
 /// How many of every eighth key are found.

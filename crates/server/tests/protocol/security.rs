@@ -91,6 +91,17 @@ fn tls_client_is_served_and_a_plain_one_is_not() {
 }
 
 #[test]
+fn large_value_is_exchanged_by_tls() {
+    let files = Files::new();
+    let server = files.server(None);
+    let value: String = (0..300_000).map(|place| char::from(b'a' + (place % 23) as u8)).collect();
+    let requests = format!("set a 3 0 300000\r\n{value}\r\nget a\r\nget a b\r\nquit\r\n");
+    let replies = files.exchange(&server, requests.as_bytes(), false).unwrap();
+    let found = format!("VALUE a 3 300000\r\n{value}\r\nEND\r\n");
+    assert!(replies == format!("STORED\r\n{found}{found}"), "{replies:.100}");
+}
+
+#[test]
 fn client_without_a_certificate_of_the_authority_is_refused() {
     let (files, other_files) = (Files::new(), Files::new());
     let server = files.server(Some(&files.path("ca.pem")));

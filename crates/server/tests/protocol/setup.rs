@@ -76,6 +76,11 @@ impl Client {
         self.socket.write_all(bytes).unwrap();
     }
 
+    /// Sends, unless the server has closed the connection.
+    pub fn try_send(&mut self, bytes: &[u8]) {
+        let _ = self.socket.write_all(bytes);
+    }
+
     /// Receives at least one byte; empty if the server has closed the connection.
     pub fn receive_some(&mut self) -> Vec<u8> {
         let mut bytes = vec![0; 64 << 10];

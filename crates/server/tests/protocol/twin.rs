@@ -35,14 +35,14 @@ fn meta_requests_have_exact_replies() {
 }
 
 /// A running memcached.
-struct Memcached {
+pub struct Memcached {
     process: Child,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Memcached {
     /// Starts memcached; `None` if it is not installed on this machine.
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let port = free.port().to_string();
         let arguments = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-u", "nobody"];
