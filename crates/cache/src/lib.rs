@@ -91,6 +91,7 @@ mod settle;
 mod spawner;
 pub mod stats;
 mod stop;
+mod sync;
 mod thread_counters;
 mod upkeep;
 

@@ -31,7 +31,6 @@ mod release;
 mod scan;
 mod slab;
 mod stats;
-mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -43,6 +42,7 @@ use device::Clock;
 use policy::{Entry, HitRule};
 
 use crate::KeyHash;
+use crate::sync;
 use crate::thread_counters::ThreadCounters;
 
 pub use class_state::{Rebalance, Strategy};

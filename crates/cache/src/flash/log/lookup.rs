@@ -9,6 +9,7 @@ use super::page::{Page, Unusable};
 use super::{HashLog, Region, Shard};
 use crate::KeyHash;
 use crate::flash::{FlashValue, Waiting};
+use crate::sync::MutexGuard;
 
 /// Attempts of a lookup that evictions and removals overtake, before it returns a miss.
 const ATTEMPTS: usize = 8;
@@ -63,7 +64,7 @@ impl HashLog {
 }
 
 impl Lookup<'_> {
-    fn shard(&self) -> parking_lot::MutexGuard<'_, Shard> {
+    fn shard(&self) -> MutexGuard<'_, Shard> {
         self.log.shard(self.hash).lock()
     }
 

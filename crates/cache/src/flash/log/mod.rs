@@ -49,7 +49,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use device::counters::CounterTable;
 use device::{Clock, Device, PlacementHandle};
 use event_listener::Event;
-use parking_lot::{Mutex, RwLock};
 
 pub use config::{LogConfig, LogConfigError, Shape};
 pub use persist::snapshot_bytes;
@@ -61,6 +60,7 @@ use super::soc::{ENTRY_OVERHEAD_BYTES, NotStaged, SocStats};
 use super::{DestructorCallback, FlashItem, HashFilter, OnEviction};
 use crate::KeyHash;
 use crate::config::Removal;
+use crate::sync::{Mutex, RwLock, step};
 use fences::Fences;
 use index::{Address, Lines, Live, SlotFormat};
 use removal::PendingRemovals;
@@ -513,6 +513,7 @@ impl HashLog {
     /// The range of live regions. The newest is read first: it only grows, and a newer minimum only hides more.
     fn live(&self) -> Live {
         let max = self.newest.load(Ordering::Acquire);
+        step();
         Live { min: self.oldest.load(Ordering::Acquire), max, bits: self.shape.sequence_bits }
     }
 

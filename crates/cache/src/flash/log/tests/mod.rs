@@ -1,9 +1,18 @@
 //! Tests of the log through its interface.
+#![allow(unexpected_cfgs, reason = "`shuttle` is set by hand, for the schedule-exploring tests only")]
+#![cfg_attr(shuttle, allow(dead_code, reason = "only `races` is compiled"))]
 
+#[cfg(not(shuttle))]
 mod behaviour;
+#[cfg(not(shuttle))]
 mod model;
+#[cfg(not(shuttle))]
 mod outage;
+#[cfg(not(shuttle))]
 mod pace;
+#[cfg(shuttle)]
+mod races;
+#[cfg(not(shuttle))]
 mod recovery;
 
 use std::sync::Arc;
@@ -13,6 +22,7 @@ use pollster::block_on;
 
 use super::*;
 use crate::flash::Waiting;
+#[cfg(not(shuttle))]
 use crate::flash::journal::{ChainError, JournalOptions};
 
 const NOW: u32 = 1_000;

@@ -1,11 +1,12 @@
-//! The locks of the DRAM tier: parking_lot's in the product, shuttle's if a test explores schedules (`RUSTFLAGS="--cfg shuttle"`).
+//! The locks of the DRAM tier and of the log of small items: parking_lot's in the product, shuttle's if a test explores schedules
+//! (`RUSTFLAGS="--cfg shuttle"`).
 #![allow(unexpected_cfgs, reason = "`shuttle` is set by hand, for the schedule-exploring tests only")]
 
 #[cfg(not(all(test, shuttle)))]
 mod locks {
     pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-    /// A point at which a schedule may switch threads: between two operations on an item's state.
+    /// A point at which a schedule may switch threads: between two operations on state that threads share.
     #[inline(always)]
     pub fn step() {}
 }
@@ -49,4 +50,4 @@ mod locks {
     }
 }
 
-pub(super) use locks::*;
+pub(crate) use locks::*;
