@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, usize)] = &[
     ("daemon", 0),
     ("device", 0),
     ("policy", 0),
-    ("server", 4),
+    ("server", 0),
     ("ssd", 0),
     ("workload", 0),
 ];

@@ -22,15 +22,12 @@ use crate::input::{Input, Next};
 use crate::latency::Kind;
 use crate::output::Output;
 use crate::protocol::{Request, reply};
-use crate::server::Shared;
+use crate::shared::{BUDGET_UNIT_BYTES, Shared};
 use crate::store::Value;
 
 /// Bytes of input that a connection may hold without a share of the common budget. A client that sends a longer request must send as many
 /// within its time limit.
 const FREE_BYTES: usize = 16 << 10;
-
-/// Unit of the budget for input.
-pub const BUDGET_UNIT_BYTES: usize = 1 << 10;
 
 /// What follows after a request.
 #[derive(Debug)]

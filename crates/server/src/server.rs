@@ -15,155 +15,21 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use crate::address::{Address, remove_stale_socket};
-use crate::auth::Credentials;
-use crate::connection::{BUDGET_UNIT_BYTES, Connection};
+use crate::connection::Connection;
 use crate::counters::{Counter, Counters};
 use crate::item::HEADER_BYTES;
 use crate::latency::Latency;
 use crate::metrics::{Figures, Source};
-use crate::prefixes::{Access, Prefixes};
-use crate::protocol::{AllowedCommands, reply};
+use crate::options::{Options, StartError};
+use crate::prefixes::Prefixes;
+use crate::protocol::reply;
+use crate::shared::{BUDGET_UNIT_BYTES, Shared};
 use crate::store::Store;
-use crate::tenants::{Tenant, Tenants};
+use crate::tenants::Tenants;
 use crate::tls::Tls;
 
 /// How long no connection is accepted after one could not be, because there are no descriptors left, say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-
-/// Addresses and limits of a server.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where clients connect.
-    pub listen: Vec<Address>,
-    /// Encrypts connections by TCP.
-    pub tls: Option<Tls>,
-    /// Permit addresses that other machines can connect to without TLS.
-    pub allow_remote: bool,
-    /// Threads that serve connections.
-    pub threads: usize,
-    /// Connections at a time.
-    pub max_connections: usize,
-    /// How long a connection may be idle between two requests; `None` is without a limit.
-    pub idle_timeout: Option<Duration>,
-    /// How long a client may stop in the middle of a request or of a reply.
-    pub client_timeout: Duration,
-    /// Memory for requests that are larger than 16 KiB while they arrive, all connections together, bytes.
-    pub buffer_bytes: usize,
-    /// Counts requests by the part of the key before this byte from the start. Without it, `stats detail on` does so, with `:`.
-    pub prefix_delimiter: Option<u8>,
-    /// Tenants by key prefix. Those with a share use the cache's [pools](Tenants::pools).
-    pub tenants: Vec<Tenant>,
-    /// The commands that clients may use; `None` is all.
-    pub allowed_commands: Option<AllowedCommands>,
-    /// Measures the time that each request takes, for [`Server::figures`].
-    pub measure_latency: bool,
-    /// The users, if clients have to authenticate.
-    pub credentials: Option<Credentials>,
-}
-
-impl Options {
-    /// Checks the addresses, which needs no cache.
-    ///
-    /// # Errors
-    /// There is no address, or other machines can reach one without encryption and without permission.
-    pub fn check(&self) -> Result<(), StartError> {
-        if self.listen.is_empty() {
-            return Err(StartError::NoAddress);
-        }
-        let is_refused = |address: &&Address| !address.is_local() && !self.allow_remote && self.tls.is_none();
-        match self.listen.iter().find(is_refused) {
-            Some(address) => Err(StartError::Remote(address.clone())),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Default for Options {
-    /// Listens nowhere, with the limits of memcached.
-    fn default() -> Self {
-        Self {
-            listen: Vec::new(),
-            tls: None,
-            allow_remote: false,
-            threads: std::thread::available_parallelism().map_or(4, usize::from),
-            max_connections: 1024,
-            idle_timeout: None,
-            client_timeout: Duration::from_secs(60),
-            buffer_bytes: 64 << 20,
-            prefix_delimiter: None,
-            tenants: Vec::new(),
-            allowed_commands: None,
-            measure_latency: false,
-            credentials: None,
-        }
-    }
-}
-
-/// Why a server does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The address is open to other machines.
-    #[error(
-        "{0} can be reached from other machines, and the protocol is not encrypted: use --tls-certificate and --tls-key, listen on 127.0.0.1 or a Unix socket, or permit it with --insecure"
-    )]
-    Remote(Address),
-    /// It listens nowhere.
-    #[error("there is no address to listen on")]
-    NoAddress,
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {error}")]
-    Listen {
-        /// The address.
-        address: Address,
-        /// Why.
-        error: io::Error,
-    },
-    /// The tenants contradict each other.
-    #[error("{0}")]
-    Tenants(String),
-    /// The threads cannot be started.
-    #[error("cannot start the threads of the server: {0}")]
-    Threads(io::Error),
-    /// The buffers cannot hold the largest request.
-    #[error(
-        "buffers of {buffer_bytes} bytes cannot hold an item of {item_bytes} bytes, which the cache accepts"
-    )]
-    Buffers {
-        /// [`Options::buffer_bytes`].
-        buffer_bytes: usize,
-        /// [`Cache::max_item_bytes`].
-        item_bytes: usize,
-    },
-}
-
-/// State shared by all connections of a server.
-pub struct Shared {
-    pub(crate) store: Store,
-    pub(crate) options: Options,
-    pub(crate) counters: Counters,
-    pub(crate) prefixes: Prefixes,
-    pub(crate) latency: Latency,
-    /// Memory for large requests, in units of [`BUDGET_UNIT_BYTES`].
-    pub(crate) budget: Arc<Semaphore>,
-    /// A permit for each connection that may be open.
-    connections: Arc<Semaphore>,
-    pub(crate) max_value_bytes: usize,
-    pub(crate) started_seconds: u32,
-}
-
-impl Shared {
-    /// Counts a request by the prefix of its key.
-    #[inline]
-    pub(crate) fn record(&self, key: &[u8], access: Access) {
-        self.prefixes.record(key, access);
-        self.store.tenants().record(key, access);
-    }
-
-    /// Connections open now.
-    pub(crate) fn open_connections(&self) -> usize {
-        self.options.max_connections - self.connections.available_permits()
-    }
-}
 
 /// A running server. Dropping it ends its connections without closing the cache.
 pub struct Server {

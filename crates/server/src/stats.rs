@@ -8,7 +8,7 @@ use crate::counters::Counter;
 use crate::execute::Executor;
 use crate::prefixes::PrefixCounts;
 use crate::protocol::reply;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::tenants::TenantFigures;
 
 /// Lines of `stats`.

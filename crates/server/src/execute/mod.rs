@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::prefixes::Access;
 use crate::protocol::tokens::Tokens;
 use crate::protocol::{Exptime, Request, Store as StoreRequest, StoreMode, reply};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::store::{Arithmetic, ArithmeticOutcome, Found, Store, StoreOutcome, Value, Write};
 
 /// The end of the reply to a `get`.

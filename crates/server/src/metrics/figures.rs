@@ -9,7 +9,7 @@ use super::Source;
 use crate::counters::Counter;
 use crate::latency::{BOUNDS_NS, Kind as RequestKind, Latency};
 use crate::prefixes::PrefixCounts;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::tenants::TenantFigures;
 
 /// The figures of a server, until it is closed. Does not keep the server's cache open.
