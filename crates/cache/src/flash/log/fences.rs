@@ -67,12 +67,32 @@ impl Fences {
     #[must_use]
     pub fn page_of(&self, hash: KeyHash) -> Option<u32> {
         let position = position(hash, self.scale_pages) as i64;
-        let (mut low, mut high) = (0, self.deviations.len());
+        let (mut low, mut high) = self.near(position);
         while low < high {
             let middle = usize::midpoint(low, high);
             if self.first(middle) <= position { low = middle + 1 } else { high = middle }
         }
         low.checked_sub(1).map(|page| page as u32)
+    }
+
+    /// Pages between which the first one beyond `position` is. Begins at the page that even spacing suggests, and doubles the distance: a
+    /// page is seldom more than a few pages from there.
+    fn near(&self, position: i64) -> (usize, usize) {
+        let pages = self.deviations.len();
+        let even = ((position / i64::from(UNITS_PER_PAGE)) as usize).min(pages);
+        let (mut low, mut high) = (even, even);
+        let mut distance = 1;
+        while low > 0 && self.first(low - 1) > position {
+            high = low - 1;
+            low = low.saturating_sub(distance);
+            distance *= 2;
+        }
+        while high < pages && self.first(high) <= position {
+            low = high + 1;
+            high = pages.min(high + distance);
+            distance *= 2;
+        }
+        (low, high)
     }
 
     fn first(&self, page: usize) -> i64 {
@@ -103,6 +123,19 @@ mod tests {
         for at in 0..6400 {
             let expected = firsts.iter().rposition(|&first| first <= at).map(|page| page as u32);
             assert_eq!(fences.page_of(hash_at(at)), expected, "position {at}");
+        }
+    }
+
+    #[test]
+    fn page_far_from_its_evenly_spaced_place_is_found() {
+        let hash_at = |position: u64| KeyHash(((u128::from(position) << 64) / (1000 * 64)) as u64 + 1);
+        for shift in [-200_i64, -7, 0, 7, 200] {
+            let firsts: Vec<u64> = (200..800).map(|page| ((page + shift) * 64) as u64).collect();
+            let fences = Fences::rebuilt(1000, &firsts.iter().copied().map(Some).collect::<Vec<_>>());
+            for at in 0..64_000 {
+                let expected = firsts.iter().rposition(|&first| first <= at).map(|page| page as u32);
+                assert_eq!(fences.page_of(hash_at(at)), expected, "shift {shift}, position {at}");
+            }
         }
     }
 

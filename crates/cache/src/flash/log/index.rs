@@ -8,8 +8,10 @@
 //! Entries of an evicted region are dead. They are not visited at eviction: their sequence number lies outside the range of
 //! [live](Live) ones, which makes the slot free. A [sweep](Lines::sweep) clears dead slots before their number recurs.
 
+use policy::prefetch::{CACHE_LINE_BYTES, prefetch};
+
 /// Words of a line: one cache line.
-const LINE_WORDS: usize = 8;
+const LINE_WORDS: usize = CACHE_LINE_BYTES / size_of::<u64>();
 /// Maximum number of regions that a lookup considers for one key. More occur only with deliberate fingerprint collisions.
 pub const MAX_CANDIDATES: usize = 8;
 
@@ -153,6 +155,14 @@ struct Slot {
     hits: u32,
 }
 
+/// An entry and its place.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    line: u32,
+    slot: u32,
+    entry: Slot,
+}
+
 /// The line number of entries beyond the lines; the slot is their position in the list.
 const OVERFLOW_LINE: u32 = u32::MAX;
 
@@ -160,7 +170,12 @@ const OVERFLOW_LINE: u32 = u32::MAX;
 pub struct Lines {
     format: SlotFormat,
     slots_per_line: u32,
-    words: Box<[[u64; LINE_WORDS]]>,
+    line_count: u32,
+    /// The lines from `first_word` on. Zeroed memory is requested for words, and not for aligned lines, because it is then taken from
+    /// the operating system without being written.
+    words: Box<[u64]>,
+    /// The first word that begins a cache line.
+    first_word: usize,
     /// Entries whose two lines are full; removed ones have the fingerprint 0.
     overflow: Vec<(Address, Slot)>,
     sweep_at: usize,
@@ -170,10 +185,14 @@ impl Lines {
     /// Empty lines.
     pub fn new(lines: u32, format: SlotFormat) -> Self {
         assert!(format.bits() <= u32::BITS, "a slot fits 32 bits");
+        let words: Box<[u64]> = vec![0; (lines as usize + 1) * LINE_WORDS - 1].into();
+        let past_line = words.as_ptr().addr() % CACHE_LINE_BYTES / size_of::<u64>();
         Self {
             format,
             slots_per_line: format.slots(),
-            words: vec![[0; LINE_WORDS]; lines as usize].into(),
+            line_count: lines,
+            words,
+            first_word: (LINE_WORDS - past_line) % LINE_WORDS,
             overflow: Vec::new(),
             sweep_at: 0,
         }
@@ -216,7 +235,7 @@ impl Lines {
         let oldest = address.lines.iter().filter_map(|&line| self.oldest_slot(line, live)).min();
         match oldest {
             Some((oldest, line, slot)) if oldest < sequence => {
-                let replaced = Address::new(line, self.get(line, slot).fingerprint, self.words.len() as u32);
+                let replaced = Address::new(line, self.get(line, slot).fingerprint, self.line_count);
                 self.set(line, slot, new);
                 Inserted::Replaced { oldest, address: replaced }
             }
@@ -233,7 +252,7 @@ impl Lines {
 
     /// Moves an entry of the full lines to its other line, if that has a free slot. Returns the slot that is now free.
     fn make_free_slot(&mut self, address: &Address, live: Live) -> Option<(u32, u32)> {
-        let line_count = self.words.len() as u32;
+        let line_count = self.line_count;
         for line in address.lines {
             for slot in 0..self.slots_per_line {
                 let entry = self.get(line, slot);
@@ -287,20 +306,24 @@ impl Lines {
         found.inspect(|&(line, slot)| self.clear_slot(line, slot)).is_some()
     }
 
-    /// Records a read of the entry of region `sequence`. Returns false if there is none.
-    pub fn mark_hit(&mut self, address: &Address, sequence: u64, live: Live) -> bool {
+    /// The entry of region `sequence`.
+    pub fn find(&self, address: &Address, sequence: u64, live: Live) -> Option<Found> {
         let mut found = None;
-        self.each_match(address, |place, slot| {
-            if live.decode(slot.sequence_low) == Some(sequence) {
-                found = Some((place, slot));
+        self.each_match(address, |(line, slot), entry| {
+            if live.decode(entry.sequence_low) == Some(sequence) {
+                found = Some(Found { line, slot, entry });
             }
         });
-        let Some(((line, slot), entry)) = found else { return false };
+        found
+    }
+
+    /// Records a read of an entry. The index has not changed since the entry was [found](Self::find).
+    pub fn mark_hit(&mut self, found: Found) {
+        let Found { line, slot, entry } = found;
         let most = (1 << self.format.hit_bits) - 1;
         if entry.hits < most {
             self.set(line, slot, Slot { hits: entry.hits + 1, ..entry });
         }
-        true
     }
 
     /// Reads of the entry of region `sequence` since it was written, saturated; `None` without such an entry.
@@ -324,24 +347,32 @@ impl Lines {
                     self.clear_slot(line, slot);
                 }
             }
-            self.sweep_at = (self.sweep_at + 1) % self.words.len();
+            self.sweep_at = (self.sweep_at + 1) % self.line_count as usize;
         }
     }
 
     /// Removes all entries.
     pub fn clear(&mut self) {
-        self.words.fill([0; LINE_WORDS]);
+        self.lines_mut().fill([0; LINE_WORDS]);
         self.overflow.clear();
     }
 
     /// The content, for a snapshot.
     pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
-        self.words.iter().flatten().copied()
+        self.lines().iter().flatten().copied()
     }
 
     /// Takes the content from a snapshot.
     pub fn restore(&mut self, words: impl Iterator<Item = u64>) {
-        self.words.iter_mut().flatten().zip(words).for_each(|(to, word)| *to = word);
+        self.lines_mut().iter_mut().flatten().zip(words).for_each(|(to, word)| *to = word);
+    }
+
+    fn lines(&self) -> &[[u64; LINE_WORDS]] {
+        &self.words[self.first_word..].as_chunks().0[..self.line_count as usize]
+    }
+
+    fn lines_mut(&mut self) -> &mut [[u64; LINE_WORDS]] {
+        &mut self.words[self.first_word..].as_chunks_mut().0[..self.line_count as usize]
     }
 
     fn each_match(&self, address: &Address, mut visit: impl FnMut((u32, u32), Slot)) {
@@ -350,6 +381,8 @@ impl Lines {
         let wanted = u64::from(address.fingerprint) << sequence_bits;
         let [first, second] = address.lines;
         let lines = if first == second { &address.lines[..1] } else { &address.lines[..] };
+        // Both lines come from memory at the same time.
+        prefetch((&raw const self.lines()[second as usize]).cast());
         for &line in lines {
             for (slot, value) in self.values(line) {
                 // Compared in place: of the 20 slots of a line, hardly any other one matches.
@@ -384,13 +417,13 @@ impl Lines {
     }
 
     fn get(&self, line: u32, slot: u32) -> Slot {
-        self.unpack(value_at(&self.words[line as usize], slot * self.format.bits()))
+        self.unpack(value_at(&self.lines()[line as usize], slot * self.format.bits()))
     }
 
     /// The slots of a line with their values, which have bits of the next slot above their own.
     #[inline]
     fn values(&self, line: u32) -> impl Iterator<Item = (u32, u64)> {
-        let (words, bits) = (&self.words[line as usize], self.format.bits());
+        let (words, bits) = (&self.lines()[line as usize], self.format.bits());
         (0..self.slots_per_line).map(move |slot| (slot, value_at(words, slot * bits)))
     }
 
@@ -427,7 +460,7 @@ impl Lines {
     fn store(&mut self, line: u32, slot: u32, value: u64) {
         let bits = self.format.bits();
         let mask = (1_u64 << bits) - 1;
-        let words = &mut self.words[line as usize];
+        let words = &mut self.lines_mut()[line as usize];
         let bit = slot * bits;
         let (word, shift) = ((bit / u64::BITS) as usize, bit % u64::BITS);
         words[word] = words[word] & !(mask << shift) | value << shift;

@@ -95,12 +95,9 @@ impl Lookup<'_> {
             let mut shard = self.shard();
             shard.stats.bucket_reads += 1;
             let live = self.log.live();
-            if sequence < live.min
-                || shard.lines.hits(&self.address, sequence, live).is_none()
-                || sequence <= shard.removals.hidden_through(self.hash)
-            {
-                return Outcome::Overtaken;
-            }
+            let is_hidden = sequence < live.min || sequence <= shard.removals.hidden_through(self.hash);
+            let entry = shard.lines.find(&self.address, sequence, live).filter(|_| !is_hidden);
+            let Some(entry) = entry else { return Outcome::Overtaken };
             // A page that cannot be verified may have held the key: the lookup must not return a version of an older region instead.
             let Some(buffer) = read else {
                 shard.stats.read_errors += 1;
@@ -125,7 +122,7 @@ impl Lookup<'_> {
                 return Outcome::Done(None);
             }
             shard.stats.hits += 1;
-            shard.lines.mark_hit(&self.address, sequence, live);
+            shard.lines.mark_hit(entry);
             return Outcome::Done(Some(FlashValue::read(buffer, value, expiry_seconds, tag)));
         }
         Outcome::Done(None)

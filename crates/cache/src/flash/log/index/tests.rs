@@ -120,7 +120,7 @@ fn overflowing_entries_are_found_removed_and_placed_when_slots_become_free() {
     let now = live(100, 101);
     assert!((0..slots + 3).all(|number| !lines.candidates(&key(number), now).as_slice().is_empty()));
     assert!(!lines.place_overflow(now));
-    assert!(lines.mark_hit(&key(slots), 101, now));
+    lines.mark_hit(lines.find(&key(slots), 101, now).unwrap());
     assert!(lines.remove_one(&key(slots + 1), 101, now));
     assert!(lines.candidates(&key(slots + 1), now).as_slice().is_empty());
     let now = live(101, 101);
@@ -151,8 +151,8 @@ fn hits_saturate_and_belong_to_one_region() {
     let key = address(0, 9);
     insert(&mut lines, &key, 60, live(50, 60));
     insert(&mut lines, &key, 61, live(50, 61));
-    assert!(lines.mark_hit(&key, 60, live(50, 61)) && lines.mark_hit(&key, 60, live(50, 61)));
-    assert!(!lines.mark_hit(&key, 59, live(50, 61)));
+    (0..2).for_each(|_| lines.mark_hit(lines.find(&key, 60, live(50, 61)).unwrap()));
+    assert!(lines.find(&key, 59, live(50, 61)).is_none());
     assert_eq!(lines.hits(&key, 60, live(50, 61)), Some(1));
     assert_eq!(lines.hits(&key, 61, live(50, 61)), Some(0));
     assert_eq!(lines.hits(&key, 61, live(62, 61)), None);
@@ -167,4 +167,13 @@ fn swept_slots_stay_empty_when_their_region_number_recurs() {
     assert!(lines.candidates(&key, live(125, 132)).as_slice().is_empty());
     insert(&mut lines, &key, 100, live(100, 100));
     assert_eq!(lines.candidates(&key, live(125, 132)).as_slice(), [132], "without a sweep it would");
+}
+
+#[test]
+fn each_line_is_one_cache_line() {
+    for count in 1..20 {
+        let lines = Lines::new(count, FORMAT);
+        assert_eq!(lines.lines().len(), count as usize);
+        assert!(lines.lines().as_ptr().addr().is_multiple_of(CACHE_LINE_BYTES), "{count} lines");
+    }
 }
