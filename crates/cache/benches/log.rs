@@ -1,7 +1,8 @@
 //! Cost of the log of small items by the ends after which it is recovered: CPU time of an insert and of an overwrite, and the time of a
 //! recovery after a kill; the latter, and that of a clean close and reopen, for sets too.
 //!
-//! `LOG_FILE` names a file or device for the second part of the figures, `LOG_RECOVERY_MIB` the flash of the recovered cache.
+//! `LOG_FILE` names a file or device for the second part of the figures, `LOG_RECOVERY_MIB` the flash of the recovered cache. With
+//! `LOG_ENGINE`, `log` or `sets`, only that engine is recovered, and nothing else is measured.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its results")]
 
 use std::sync::Arc;
@@ -22,6 +23,21 @@ const VALUE_BYTES: usize = 300;
 const MODES: [RecoverAfter; 3] = [RecoverAfter::CleanClose, RecoverAfter::Kill, RecoverAfter::PowerLoss];
 
 fn main() {
+    let mib = std::env::var("LOG_RECOVERY_MIB").map_or(256, |text| text.parse().unwrap());
+    let log = LogOptions { expected_item_bytes: 308, ..LogOptions::default() };
+    let engines = [("log", SmallItems::Log(log)), ("sets", SmallItems::Sets)];
+    let only = std::env::var("LOG_ENGINE").ok();
+    if only.is_none() {
+        measure_operations();
+    }
+    for (name, engine) in
+        engines.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only == name))
+    {
+        recover(name, engine, mib << 20);
+    }
+}
+
+fn measure_operations() {
     println!("log of {} MiB, {VALUE_BYTES}-byte values; CPU time of the process", LOG_BYTES >> 20);
     for mode in MODES {
         measure("memory", Arc::new(MemoryDevice::with_block_bytes(LOG_BYTES, 4096)), mode, 200_000);
@@ -33,10 +49,6 @@ fn main() {
             measure(&path, file(&path, LOG_BYTES), mode, overwrites);
         }
     }
-    let mib = std::env::var("LOG_RECOVERY_MIB").map_or(256, |text| text.parse().unwrap());
-    let log = LogOptions { expected_item_bytes: 308, ..LogOptions::default() };
-    recover("log", SmallItems::Log(log), mib << 20);
-    recover("sets", SmallItems::Sets, mib << 20);
 }
 
 fn file(path: &str, size_bytes: u64) -> Arc<dyn Device> {
