@@ -1,6 +1,5 @@
 //! Tests of the log through its interface.
 #![allow(unexpected_cfgs, reason = "`shuttle` is set by hand, for the schedule-exploring tests only")]
-#![cfg_attr(shuttle, allow(dead_code, reason = "only `races` is compiled"))]
 
 #[cfg(not(shuttle))]
 mod behaviour;
