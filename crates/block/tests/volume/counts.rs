@@ -81,3 +81,27 @@ fn blocks_in_one_flash_transfer_are_counted_separately() {
         assert_eq!(of_flash(), (8, 8));
     });
 }
+
+/// A table entry has the slot (4 bytes) and its sectors (16); alignment and spare capacity may quadruple that.
+#[test]
+fn memory_bytes_of_partial_blocks_is_counted() {
+    const BLOCKS: u64 = 100;
+    let growth_of_writes_of = |bytes: usize| {
+        let world = World::new(1, Shape { flash_bytes: 32 << 20, ..Shape::default() });
+        let volume = world.volume(&config());
+        world.run(async move {
+            let before = volume.stats().memory_bytes;
+            for block in 0..BLOCKS {
+                let data = IoBuffer::copy_of(&vec![1; bytes]).into();
+                volume.write(block * 4096, data, false).await.unwrap();
+            }
+            assert_eq!(volume.stats().dirty_blocks, BLOCKS);
+            volume.stats().memory_bytes - before
+        })
+    };
+    let of_partial = growth_of_writes_of(512) - growth_of_writes_of(4096);
+    assert!(
+        (20 * BLOCKS..=80 * BLOCKS).contains(&of_partial),
+        "{of_partial} bytes for {BLOCKS} partial blocks"
+    );
+}

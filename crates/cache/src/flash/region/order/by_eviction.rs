@@ -79,6 +79,7 @@ mod tests {
     fn read_region_becomes_the_last_victim() {
         let mut order = ByEviction::lru();
         [3, 1, 2].into_iter().for_each(|region| order.written(RegionId(region), 0));
+        assert!(order.wants_hits());
         order.hit(RegionId(3));
         assert_eq!(order.in_order(), [(RegionId(1), 0), (RegionId(2), 0), (RegionId(3), 0)]);
         assert_eq!(victims(&mut order), [1, 2, 3]);

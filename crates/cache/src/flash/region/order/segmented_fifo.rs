@@ -126,4 +126,12 @@ mod tests {
         again.restore(&order.in_order());
         assert_eq!(victims(&mut again), victims(&mut order));
     }
+
+    /// The config may have fewer segments than before the restart.
+    #[test]
+    fn region_of_a_missing_segment_is_restored_to_the_highest() {
+        let mut order = SegmentedFifo::new(&[1]);
+        order.restore(&[(RegionId(3), 0), (RegionId(1), 2)]);
+        assert_eq!(order.in_order(), [(RegionId(3), 0), (RegionId(1), 0)]);
+    }
 }
