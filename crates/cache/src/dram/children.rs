@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::item::{ItemRef, State};
 use super::slab::{Arena, Item};
-use super::sync::Mutex;
+use crate::sync::Mutex;
 
 /// The newest child of every parent that has one. The innermost lock: nothing is locked under it.
 pub(super) struct Chains {

@@ -8,7 +8,7 @@
 //! * Emptying a slab evicts its content. So slabs in use move once per [`CHURN_PER_MOVE`] slabs that evictions have turned over,
 //!   independent of how often the rebalancer runs; unused slabs without hits move immediately.
 
-use super::sync::Mutex;
+use crate::sync::Mutex;
 
 /// Evicted items, in slabs, that permit one slab to be emptied.
 const CHURN_PER_MOVE: f64 = 8.0;

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use policy::prefetch::{prefetch, prefetch_to_write};
 
 use super::slab::{Arena, Item, SlabUse};
-use super::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::table;
 use crate::KeyHash;
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const MIN_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 10;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use policy::marks::MOST_HITS;
 
-use super::sync::step;
+use crate::sync::step;
 
 /// Bytes in front of the key.
 pub const HEADER_BYTES: usize = size_of::<Header>();

@@ -4,8 +4,8 @@ use super::Dram;
 use super::handle::{Draft, Handle};
 use super::index::Table;
 use super::item::State;
-use super::sync::RwLockWriteGuard;
 use crate::KeyHash;
+use crate::sync::RwLockWriteGuard;
 
 /// The exclusive lock of a key's shard, for changes of its index entry. Hold it briefly, and allocate before taking it: an allocation may
 /// have to evict from this shard.

@@ -42,7 +42,6 @@ use device::Clock;
 use policy::{Entry, HitRule};
 
 use crate::KeyHash;
-use crate::sync;
 use crate::thread_counters::ThreadCounters;
 
 pub use class_state::{Rebalance, Strategy};
@@ -59,13 +58,13 @@ pub use release::ReleaseStats;
 pub use scan::Cursor;
 pub use stats::{ClassStats, MemoryStats, PoolStats};
 
+use crate::sync::RwLockReadGuard;
 use children::{Chains, children};
 use class_state::Rebalancer;
 use index::{Index, Table};
 use item::State;
 use pools::{AllocationPurpose, Class, Pools};
 use slab::{Item, SlabUse};
-use sync::RwLockReadGuard;
 
 /// Longest key, bytes.
 pub const MAX_KEY_BYTES: usize = u16::MAX as usize;

@@ -14,8 +14,8 @@ use super::chunks::Chunks;
 use super::config::{DramConfig, DramConfigError, Layout, PolicyFactory, PoolId};
 use super::item::{ItemRef, State};
 use super::slab::{Arena, Item, SlabUse};
-use super::sync::{Mutex, MutexGuard};
 use crate::KeyHash;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The arena, and the assignment of its chunks.
 pub(super) struct Pools {

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::*;
+use crate::sync;
 
 const SCHEDULES: usize = 3000;
 
