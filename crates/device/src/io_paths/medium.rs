@@ -1,4 +1,4 @@
-//! What the paths need of an open file or NVMe namespace: its calls, as system calls and as ring entries.
+//! The kernel calls of an open file or NVMe namespace, as system calls and as ring entries.
 
 use std::io;
 use std::os::fd::BorrowedFd;
