@@ -10,7 +10,7 @@ use super::write::{WriteError, Writer};
 /// Opens a trace for copying to the binary format, with unchanged keys, repeat counts, times and sizes.
 ///
 /// # Errors
-/// As [`open`].
+/// As [`open`](super::access::open).
 pub fn copy<P: AsRef<Path>>(
     paths: &[P],
     format: Option<&str>,
