@@ -32,7 +32,7 @@ mod values;
 use cells::Cells;
 use columns::Column;
 pub use columns::{ColumnsError, CsvColumns};
-use fields::*;
+use fields::{COUNT, FIELDS, KEY, NAMES, OP, SIZE, TENANT, TIME, TTL};
 pub(super) use header::{Header, is_time, is_usual};
 use layout::Layout;
 pub(super) use values::{operation, optional_operation, optional_size, time_or_date};
