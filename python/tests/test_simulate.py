@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import flashwright as fw
+from flashwright import _trace
 
 POLICIES = ["fifo", "lru", "s3fifo", "sieve", "gdsf", "clairvoyant", "log"]
 
@@ -40,6 +41,22 @@ def test_table_in_memory_gives_the_rows_of_the_file(library: str, columns: Any, 
         table = getattr(module, {"pyarrow": "table"}.get(library, "DataFrame"))(columns)
     from_table = fw.simulate(table, POLICIES)
     assert from_table.to_dicts() == fw.simulate(trace_file, POLICIES).to_dicts()
+
+
+@pytest.mark.parametrize("has_text_keys", [False, True])
+def test_table_longer_than_a_part_gives_the_rows_and_times_of_the_file(tmp_path: Any, has_text_keys: bool) -> None:
+    numpy = pytest.importorskip("numpy")
+    count = 2 * _trace._PART_ROWS + 17
+    times, keys = numpy.arange(count) // 8, numpy.random.default_rng(3).integers(0, 5000, count)
+    keys = numpy.char.add("object-", keys.astype(str)) if has_text_keys else keys
+    file = tmp_path / "long.csv"
+    rows = "".join(f"{time},{key},300\n" for time, key in zip(times, keys))
+    file.write_text("time,key,size\n" + rows)
+    options: Any = {"sizes": "10%", "interval": "600s"}
+    from_file = fw.simulate(file, ["lru", "fifo"], **options).result["rows"]
+    from_table = fw.simulate({"time": times, "key": keys, "size": numpy.full(count, 300)}, ["lru", "fifo"], **options)
+    assert from_table.result["rows"] == from_file
+    assert len(from_file[0]["series"]) == times[-1] // 600 + 1
 
 
 def test_text_keys_give_the_rows_of_the_file(tmp_path: Any, columns: Any) -> None:

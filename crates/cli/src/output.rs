@@ -140,9 +140,9 @@ impl Common {
         }
     }
 
-    /// Whether the result is written as JSON.
+    /// Whether the result is written as JSON, or returned to a call.
     pub fn wants_json(&self) -> bool {
-        self.json.is_some()
+        self.json.is_some() || self.call.is_some()
     }
 
     /// The result file, if there is one.
