@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 
 use super::check;
 use super::distribution_files;
+use super::findings::{Diagnostic, Findings, join};
 use super::grouped::grouped;
-use super::keys::{CacheConfig, Distribution, PopularityFile, SizesFile, TestConfig};
-use super::names::normalize_names;
+use super::instance::InstanceConfig;
+use super::keys::{self, CacheConfig, Distribution, PopularityFile, SizesFile, TestConfig};
+use super::normalize::normalize_names;
 use super::overrides::{self, Override};
-use super::schema::{Diagnostic, Findings, Section, check_names};
+use super::schema::{Section, check_names};
 use super::text;
 
 /// A config that was read and checked.
@@ -30,25 +32,6 @@ pub struct Config {
     pub card: Option<String>,
     /// Features that a run of this config needs and that are not supported yet.
     pub later: Vec<Diagnostic>,
-}
-
-/// One instance, with the values as typed.
-#[derive(Debug, Clone)]
-pub struct InstanceConfig {
-    /// JSON path of the instance: empty, or `[0]`.
-    pub at: String,
-    /// `cache_config`.
-    pub cache: CacheConfig,
-    /// `test_config`.
-    pub test: TestConfig,
-    /// The distribution keys of `test_config` itself.
-    pub distribution: Distribution,
-    /// The distributions in use: one for all pools or one for each, with their distribution files read.
-    pub pools: Vec<Distribution>,
-    /// Whether `timestampFactor` is given.
-    pub names_time_units: bool,
-    /// Directory of relative trace and distribution paths.
-    pub directory: PathBuf,
 }
 
 /// Content of a file that was loaded.
@@ -92,7 +75,7 @@ pub fn load(file: &Path, overrides: &[Override]) -> Result<Loaded, ConfigError> 
 
 /// Like [`load`], for a config in memory; `file` is its name in messages and determines its directory.
 pub fn load_text(file: &Path, text: &str, overrides: &[Override]) -> Result<Loaded, ConfigError> {
-    let mut findings = Findings::default();
+    let mut findings = Findings::new(keys::elsewhere);
     let loaded =
         text::parse(text, &mut findings).and_then(|value| read(file, text, value, overrides, &mut findings));
     match loaded {
@@ -176,8 +159,8 @@ fn read_instance(
     findings: &mut Findings,
 ) -> InstanceConfig {
     check_top_level(object, at, findings);
-    let cache_at = text::join(at, "cache_config");
-    let test_at = text::join(at, "test_config");
+    let cache_at = join(at, "cache_config");
+    let test_at = join(at, "test_config");
     let empty = Map::new();
     let cache_object = part(object, "cache_config", &cache_at, findings).unwrap_or(&empty);
     let test_object = part(object, "test_config", &test_at, findings).unwrap_or(&empty);
@@ -205,8 +188,7 @@ fn clamp(cache: &mut CacheConfig, at: &str, findings: &mut Findings) {
         ("eventTrackerQueueSize", &mut cache.event_queue),
     ] {
         if *value > MAX {
-            findings
-                .warning(&text::join(at, key), format!("{value} is above the maximum, {MAX}, which is used"));
+            findings.warning(&join(at, key), format!("{value} is above the maximum, {MAX}, which is used"));
             *value = MAX;
         }
     }
@@ -215,9 +197,9 @@ fn clamp(cache: &mut CacheConfig, at: &str, findings: &mut Findings) {
 fn check_top_level(object: &Map<String, Value>, at: &str, findings: &mut Findings) {
     const PARTS: [&str; 2] = ["cache_config", "test_config"];
     for name in object.keys().filter(|name| !PARTS.contains(&name.as_str())) {
-        match super::keys::home_of(name) {
-            Some(home) => findings.misplaced_key(&text::join(at, name), home),
-            None => findings.unknown_key(&text::join(at, name), names::nearest(name, PARTS.into_iter())),
+        match keys::home_of(name) {
+            Some(home) => findings.misplaced_key(&join(at, name), home),
+            None => findings.unknown_key(&join(at, name), names::nearest(name, PARTS.into_iter())),
         }
     }
     if !object.contains_key("test_config") {
@@ -263,40 +245,5 @@ impl Config {
     pub fn as_run(&self) -> Value {
         let mut instances: Vec<Value> = self.instances.iter().map(InstanceConfig::as_run).collect();
         if instances.len() == 1 { instances.remove(0) } else { Value::Array(instances) }
-    }
-}
-
-impl InstanceConfig {
-    /// Units of trace time in a second; `None` if the trace format has its own. The default of `timestampFactor` applies only
-    /// to CacheBench's key-value traces.
-    #[must_use]
-    pub fn time_units_per_second(&self) -> Option<u64> {
-        let of_key_values = match self.test.generator.as_str() {
-            "piecewise-replay" | "block-replay" => false,
-            "replay" => self.test.replay.format.eq_ignore_ascii_case("kvcache"),
-            _ => true,
-        };
-        (self.names_time_units || of_key_values).then_some(self.test.timestamp_factor)
-    }
-
-    /// Path of the trace to which misses are written.
-    #[must_use]
-    pub fn miss_trace(&self) -> Option<PathBuf> {
-        let name = &self.test.miss_trace;
-        (!name.is_empty()).then(|| self.directory.join(name))
-    }
-
-    fn as_run(&self) -> Value {
-        let mut cache = Map::new();
-        self.cache.write(&mut cache);
-        let mut test = Map::new();
-        self.test.write(&mut test);
-        if self.time_units_per_second().is_none() {
-            test.remove("timestampFactor");
-        }
-        if self.test.pool_distributions.is_empty() {
-            self.distribution.write(&mut test);
-        }
-        serde_json::json!({ "cache_config": cache, "test_config": test })
     }
 }

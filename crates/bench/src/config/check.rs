@@ -4,11 +4,14 @@ use std::path::Path;
 
 use device::names::nearest;
 
-use super::cachebench::InstanceConfig;
+use super::findings::{Findings, join};
+use super::instance::InstanceConfig;
 use super::keys::{CacheConfig, TestConfig};
+use super::names::{
+    ADMISSIONS, ALLOCATORS, ARRIVALS, COMPONENTS, GENERATORS, PLACEMENT_HANDLES, RECOVER_AFTER,
+    REGION_POLICIES, REPLAY_OPS, REPLAYS, SERIALIZATIONS, SMALL_ITEM_ENGINES, STRESSORS,
+};
 use super::needs;
-use super::schema::Findings;
-use super::text::join;
 
 mod cuts;
 mod distributions;
@@ -22,48 +25,8 @@ mod totals;
 pub use distributions::{popularity, sizes};
 pub use learned::features;
 
-/// Eviction policies that `allocator` accepts; CacheLib's four first.
-pub const ALLOCATORS: [&str; 10] =
-    ["LRU", "LRU2Q", "LRU5B", "LRU5B2Q", "FIFO", "SLRU", "TinyLFU", "WTinyLFU", "S3FIFO", "SIEVE"];
-/// Values of `generator`; an empty name is `workload`.
-pub const GENERATORS: [&str; 7] = [
-    "workload",
-    "online",
-    "replay",
-    "binary-replay",
-    "piecewise-replay",
-    "block-replay",
-    "simple-flash-benchmark",
-];
-/// Generators that replay a trace.
-pub(super) const REPLAYS: [&str; 4] = ["replay", "binary-replay", "piecewise-replay", "block-replay"];
-/// Values of `arrivals`.
-const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
-pub(super) const SMALL_ITEM_ENGINES: [&str; 2] = ["bighash", "log"];
-pub(super) const RECOVER_AFTER: [&str; 3] = ["close", "kill", "power-loss"];
-pub(super) const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
-pub(super) const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted", "metadata"];
-/// Values of `flashAdmission`; `probability` takes a number after a colon.
-pub(super) const ADMISSIONS: [&str; 4] = ["always", "probability", "dynamic-random", "reject-first"];
-/// Values of `replaySerializationMode`.
-pub(super) const SERIALIZATIONS: [&str; 3] = ["strict", "relaxed", "none"];
-/// Values of `replayOps`.
-const REPLAY_OPS: [&str; 3] = ["GET", "SET", "DELETE"];
-const COMPONENTS: [&str; 3] = ["RAM", "flash", "consistent_flash"];
-pub(super) const STRESSORS: [&str; 8] = [
-    "stressor",
-    "async",
-    "cache_component",
-    "object_cache",
-    "high_refcount",
-    "cachelib_map",
-    "cachelib_range_map",
-    "fast_shutdown",
-];
 /// The keys of lone gets and sets contain the worker's number, which has 15 bits.
 const MAX_THREADS: u64 = 1 << 15;
-/// Stressor of the object cache: the default stressor's requests, for objects.
-pub(super) const OBJECT_CACHE: &str = "object_cache";
 /// CacheLib's slab size: no chunk is larger.
 pub const LARGEST_CLASS_BYTES: u64 = 4 << 20;
 
@@ -74,7 +37,7 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
     cache(&instance.cache, &instance.test, &cache_at, findings);
     flash(&instance.cache, &cache_at, findings);
     test(&instance.test, &instance.cache, &test_at, findings);
-    if instance.cache.use_trace_timestamp && needs_distribution(&instance.test) {
+    if instance.cache.use_trace_timestamp && instance.test.needs_distribution() {
         let message = "only for replays: a generator has no timestamps";
         findings.problem(&join(&cache_at, "useTraceTimeStamp"), message);
     }
@@ -89,7 +52,7 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
     for (i, pool) in instance.pools.iter().enumerate() {
         let alone = instance.test.pool_distributions.is_empty();
         let at = if alone { test_at.clone() } else { format!("{test_at}.poolDistributions[{i}]") };
-        distributions::check(pool, needs_distribution(&instance.test), &at, findings);
+        distributions::check(pool, instance.test.needs_distribution(), &at, findings);
     }
     needs::check(instance, findings);
 }
@@ -113,16 +76,7 @@ pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
 pub fn runs_here(test: &TestConfig) -> bool {
     let here = matches!(test.generator.as_str(), "" | "workload" | "online")
         || REPLAYS.contains(&test.generator.as_str());
-    usual_stressor(test) && here && !test.writes_binary_trace()
-}
-
-/// The default stressor has no name; some shipped configs call it `stressor`. `cache_component` and `async` make the same requests.
-fn usual_stressor(test: &TestConfig) -> bool {
-    matches!(test.name.as_str(), "" | "stressor" | "cache_component" | "async" | OBJECT_CACHE)
-}
-
-pub(super) fn needs_distribution(test: &TestConfig) -> bool {
-    usual_stressor(test) && matches!(test.generator.as_str(), "" | "workload" | "online")
+    test.uses_default_stressor() && here && !test.writes_binary_trace()
 }
 
 fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findings) {
@@ -314,7 +268,7 @@ fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     if cache.flash_admission.contains(':') && ["always", "dynamic-random", "reject-first"].contains(&name) {
         findings.problem(&at_key, format!("`{name}` takes no argument after a colon"));
     }
-    let has_rate = has_flash(cache) && cache.navy_admission_mib_per_second > 0;
+    let has_rate = cache.has_flash() && cache.navy_admission_mib_per_second > 0;
     if has_rate && ["always", "probability", "reject-first"].contains(&name) {
         let message = format!("is ignored: flashAdmission is `{name}`, which does not use a rate");
         findings.warning(&join(at, "navyAdmissionWriteRateMB"), message);
@@ -415,7 +369,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         refuse(test.ops_per_thread == 0, "numOps", "is 0 or missing: nothing would run");
     }
     let pools = cache.pool_count;
-    let pools_in_use = needs_distribution(test);
+    let pools_in_use = test.needs_distribution();
     let op_pools = test.op_pools.len() as u64;
     refuse(
         pools_in_use && (op_pools > pools || op_pools == 0),
@@ -452,7 +406,7 @@ fn check_run_limits(test: &TestConfig, cache: &CacheConfig, at: &str, findings: 
             findings.problem(&join(at, key), message);
         }
     };
-    let no_flash = !has_flash(cache);
+    let no_flash = !cache.has_flash();
     let message = "only for a cache with flash, and nvmCacheSizeMB is 0";
     refuse(no_flash && test.max_flash_mib > 0, "maxFlashWriteMB", message);
     refuse(no_flash && test.warmup_flash_mib > 0, "warmupFlashWriteMB", message);
@@ -464,7 +418,7 @@ fn check_run_limits(test: &TestConfig, cache: &CacheConfig, at: &str, findings: 
     );
     let all = test.ops_per_thread > 0 && test.warmup_ops >= test.ops_per_thread;
     refuse(all, "warmupOps", "must be below numOps, or the figures cover no requests");
-    refuse(test.trace_loops > 0 && needs_distribution(test), "traceLoops", "only for replays");
+    refuse(test.trace_loops > 0 && test.needs_distribution(), "traceLoops", "only for replays");
     check_flash_warmup(test, no_flash, at, findings);
 }
 
@@ -475,7 +429,7 @@ fn check_flash_warmup(test: &TestConfig, no_flash: bool, at: &str, findings: &mu
     }
     let at_policy = join(at, "nvmCacheWarmupCheckPolicy");
     let by_time = test.warmup_policy.timestamp > 0;
-    if by_time && needs_distribution(test) {
+    if by_time && test.needs_distribution() {
         let message = "only for replays: a generator has no timestamps";
         findings.problem(&join(&at_policy, "requestTimestampThreshold"), message);
     }
@@ -485,16 +439,6 @@ fn check_flash_warmup(test: &TestConfig, no_flash: bool, at: &str, findings: &mu
     } else if no_flash && test.warmup_policy.eviction_count > 0 {
         findings.warning(&join(&at_policy, "evictionCountThreshold"), message);
     }
-}
-
-/// Whether the cache has flash: behind DRAM, or alone as a cache component.
-pub(super) fn has_flash(cache: &CacheConfig) -> bool {
-    cache.nvm_size_mib > 0 || is_flash_component(cache)
-}
-
-/// Whether `allocator` names a component that is flash alone; `cacheSizeMB` is then its size.
-pub(super) fn is_flash_component(cache: &CacheConfig) -> bool {
-    matches!(cache.allocator.as_str(), "flash" | "consistent_flash")
 }
 
 /// Checks the keys of an open loop, and keys that need a closed one.
@@ -536,7 +480,7 @@ fn check_trace_speed(test: &TestConfig, at: &str, findings: &mut Findings) {
     let closed = test.arrivals.eq_ignore_ascii_case("closed");
     let delayed = test.delay_batch > 0 && test.delay_ns > 0;
     refuse(test.trace_speed < 0.0, "must be 0 or more");
-    refuse(needs_distribution(test), "only for replays: a generator has no timestamps");
+    refuse(test.needs_distribution(), "only for replays: a generator has no timestamps");
     refuse(!closed, "cannot be combined with arrivals: the trace sets the times of requests");
     refuse(
         test.rate_per_second > 0,

@@ -5,9 +5,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::check;
-use super::keys::{Distribution, PopularityFile, SizesFile, TestConfig};
-use super::schema::{Findings, Section, read_section};
-use super::text::{self, join};
+use super::findings::{Findings, join};
+use super::keys::{self, Distribution, PopularityFile, SizesFile, TestConfig};
+use super::schema::{Section, read_section};
+use super::text;
 
 /// Returns the distributions in use: `poolDistributions`, or the one in `test_config` itself, with their files read.
 pub fn resolve(
@@ -54,7 +55,7 @@ fn read_file<S: Section>(directory: &Path, name: &str, at: &str, findings: &mut 
             return None;
         }
     };
-    let mut inside = Findings::default();
+    let mut inside = Findings::new(keys::elsewhere);
     let section = text::parse(&text, &mut inside).and_then(|value| read_section(&value, "", &mut inside));
     // Warnings about legacy keys of the file are dropped: the user reads the config, not the file. Errors are passed on.
     for problem in inside.problems {

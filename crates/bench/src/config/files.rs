@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::cachebench::{Config, InstanceConfig};
+use super::cachebench::Config;
+use super::instance::InstanceConfig;
 use super::lower::trace_files;
 
 impl Config {

@@ -1,6 +1,6 @@
 //! Merges warnings with the same text about several keys or instances.
 
-use super::schema::Diagnostic;
+use super::findings::Diagnostic;
 
 /// Keys with the same section and text, and the instances that they are in.
 struct Group {

@@ -10,16 +10,18 @@ use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Pop
 use workload::trace::Cut;
 
 use super::amounts::{mib, narrow};
-use super::cachebench::{Config, ConfigError, InstanceConfig};
+use super::cachebench::{Config, ConfigError};
 use super::check;
+use super::findings::{Diagnostic, join};
+use super::instance::InstanceConfig;
 use super::keys::{CacheConfig, Distribution, TestConfig};
+use super::names;
 use super::plan::{
     AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, DestructorPlan, EventsPlan, EvictionPlan, FlashPlan,
     InstancePlan, LearnedPlan, LimitsPlan, ObjectsPlan, RebalancePlan, RebalanceStrategy, ReplayPlan,
     RunPlan, RunSettings, SizeLimitPlan, StressorPlan, SweepPlan, TraceFormat, WarmupPlan, WorkloadPlan,
 };
 use super::region_policy;
-use super::schema::Diagnostic;
 use crate::run::objects;
 
 /// Number of workers of CacheBench's `high_refcount`.
@@ -89,7 +91,7 @@ pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, Conf
     refuse_later(config)?;
     refuse_missing(config)?;
     let lowered = |instance: &InstanceConfig| {
-        let at = super::text::join(&instance.at, "test_config.replayGeneratorConfig.binaryFileName");
+        let at = join(&instance.at, "test_config.replayGeneratorConfig.binaryFileName");
         let failed = |message: String| ConfigError {
             file: config.file.clone(),
             problems: vec![Diagnostic { at: at.clone(), message }],
@@ -130,7 +132,7 @@ fn component_as_cache(typed: &CacheConfig) -> CacheConfig {
 }
 
 fn cache(typed: &CacheConfig, test: &TestConfig) -> Result<CachePlan, String> {
-    if test.name == check::OBJECT_CACHE {
+    if test.name == names::OBJECT_CACHE {
         return object_cache(typed);
     }
     cache_of_items(typed)
@@ -327,7 +329,7 @@ fn destructor(typed: &CacheConfig) -> DestructorPlan {
 fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
     let arrivals = arrivals(test);
     let closed = !arrivals.is_open();
-    let checks_flash = test.check_warmup && check::has_flash(cache);
+    let checks_flash = test.check_warmup && cache.has_flash();
     let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
     Ok(RunSettings {
         threads: workers(test)?,
@@ -402,7 +404,7 @@ fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
         return Ok(WorkloadPlan::Stressor(stressor));
     }
     match test.generator.as_str() {
-        name if check::REPLAYS.contains(&name) => {
+        name if names::REPLAYS.contains(&name) => {
             replay(instance).map(|plan| WorkloadPlan::Replay(Box::new(plan)))
         }
         "online" => generator(instance).map(WorkloadPlan::Online),
@@ -416,10 +418,10 @@ fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
 /// Reports traces that do not exist. The config itself is valid: its trace may be made later.
 #[must_use]
 pub fn missing_traces(config: &Config) -> Vec<Diagnostic> {
-    let replays = |instance: &&InstanceConfig| check::REPLAYS.contains(&instance.test.generator.as_str());
+    let replays = |instance: &&InstanceConfig| names::REPLAYS.contains(&instance.test.generator.as_str());
     let missing = |instance: &InstanceConfig| {
         let (key, files) = trace_files(instance);
-        let at = super::text::join(&instance.at, &format!("test_config.{key}"));
+        let at = join(&instance.at, &format!("test_config.{key}"));
         let gone = files.into_iter().filter(|file| !file.exists());
         let value = if key.ends_with("Names") { "'[\"FILE\"]'" } else { "FILE" };
         let absent = |file: PathBuf| {

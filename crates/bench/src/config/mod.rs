@@ -6,13 +6,17 @@
 mod amounts;
 pub mod cachebench;
 pub mod check;
+pub mod condition;
 pub mod distribution_files;
 mod files;
+pub mod findings;
 pub mod grouped;
+mod instance;
 pub mod keys;
 pub mod lower;
-mod names;
+pub mod names;
 pub mod needs;
+mod normalize;
 pub mod overrides;
 pub mod plan;
 mod region_policy;
@@ -20,5 +24,6 @@ mod scale;
 pub mod schema;
 mod text;
 
-pub use cachebench::{Config, ConfigError, InstanceConfig, Loaded};
+pub use cachebench::{Config, ConfigError, Loaded};
+pub use instance::InstanceConfig;
 pub use overrides::{DeviceSpec, Override};

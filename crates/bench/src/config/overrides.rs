@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::schema::{Findings, integer};
+use super::findings::Findings;
+use super::schema::integer;
 
 /// A change to the JSON, applied before it is read.
 #[derive(Debug, Clone, PartialEq)]

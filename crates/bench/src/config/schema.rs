@@ -3,13 +3,11 @@
 //! A key is defined once, in [`super::keys`]: its name, type, default, unit, status and documentation. The `section!` macro
 //! generates the typed struct, the reader, the writer, and the table that `docs/cachebench-keys.md` is checked against.
 
-use std::fmt;
-
 use device::names::nearest;
 use serde_json::{Map, Value};
 
-use super::needs::Needs;
-use super::text::join;
+use super::condition::Condition;
+use super::findings::{Elsewhere, Findings, join};
 
 /// One key of a config.
 #[derive(Debug, Clone, Copy)]
@@ -32,123 +30,13 @@ pub enum Status {
     /// The key works as in CacheBench.
     Honoured,
     /// The key works as in CacheBench if a condition holds; otherwise it is accepted with a warning.
-    HonouredIf(Needs),
+    HonouredIf(Condition),
     /// The key tunes a mechanism that this engine does not have. Holds the reason.
     NoEffect(&'static str),
     /// Old configs have the key, and CacheBench ignores it. Holds the reason.
     Legacy(&'static str),
     /// The value is checked, but a run that needs it is refused. Holds the missing feature.
     Later(&'static str),
-}
-
-/// A message about one place in a config.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Diagnostic {
-    /// JSON path; empty for the whole file.
-    pub at: String,
-    /// The message.
-    pub message: String,
-}
-
-impl fmt::Display for Diagnostic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.at.is_empty() {
-            f.write_str(&self.message)
-        } else {
-            write!(f, "{}: {}", self.at, self.message)
-        }
-    }
-}
-
-/// The result of reading a config. All errors are collected, so that one run reports every mistake.
-#[derive(Debug, Default, Clone)]
-pub struct Findings {
-    /// Whether unknown keys are skipped with a warning instead of being errors (`--ignore-unknown`).
-    pub ignore_unknown: bool,
-    /// Paths of the unknown keys that were skipped, with the nearest known name if there is one.
-    pub ignored: Vec<String>,
-    /// Values of another JSON type that were converted as CacheBench does: `"64" as 64`, by path.
-    pub conversions: Vec<Diagnostic>,
-    /// Errors: the config is refused.
-    pub problems: Vec<Diagnostic>,
-    /// Warnings: the config is accepted.
-    pub warnings: Vec<Diagnostic>,
-    /// Valid keys that need an unsupported feature: `at` is the key, `message` the feature.
-    pub later: Vec<Diagnostic>,
-}
-
-impl Findings {
-    /// Adds an error.
-    pub fn problem(&mut self, at: &str, message: impl Into<String>) {
-        self.problems.push(Diagnostic { at: at.to_owned(), message: message.into() });
-    }
-
-    /// Drops the errors after the first `misread` that are about the same keys: a value that could not be read was replaced by
-    /// its default, so further errors about it are misleading.
-    pub fn drop_consequences(&mut self, misread: usize) {
-        let later = self.problems.split_off(misread);
-        let causes: Vec<String> = self.problems.iter().map(|problem| problem.at.clone()).collect();
-        let follows = |at: &str| {
-            let below =
-                |cause: &String| at.strip_prefix(cause.as_str()).is_some_and(|rest| rest.starts_with('.'));
-            causes.iter().any(|cause| at == cause || !cause.is_empty() && below(cause))
-        };
-        self.problems.extend(later.into_iter().filter(|problem| !follows(&problem.at)));
-    }
-
-    /// Adds a warning.
-    pub fn warning(&mut self, at: &str, message: impl Into<String>) {
-        self.warnings.push(Diagnostic { at: at.to_owned(), message: message.into() });
-    }
-
-    /// Adds an error for an unknown key, or records the key as skipped.
-    pub fn unknown_key(&mut self, at: &str, near: Option<&str>) {
-        match (self.ignore_unknown, near) {
-            (true, Some(near)) => self.ignored.push(format!("{at} (similar to `{near}`)")),
-            (true, None) => self.ignored.push(at.to_owned()),
-            (false, Some(near)) => self.problem(at, format!("unknown key; did you mean `{near}`?")),
-            (false, None) => self.problem(at, "unknown key (--ignore-unknown skips it)"),
-        }
-    }
-
-    /// Reports a key that is in the wrong object.
-    pub fn misplaced_key(&mut self, at: &str, home: &str) {
-        match self.ignore_unknown {
-            true => self.ignored.push(format!("{at} (which belongs in {home})")),
-            false => self.problem(at, format!("unknown key here: it belongs in {home}")),
-        }
-    }
-
-    /// Records a value that was converted to the key's type.
-    fn converted(&mut self, at: &str, value: &Value, typed: &impl Typed) {
-        self.conversions
-            .push(Diagnostic { at: at.to_owned(), message: format!("{value} as {}", typed.write()) });
-    }
-
-    /// Merges the skipped keys into one warning, and the converted values into another.
-    pub fn summarise(&mut self) {
-        const NAMED: usize = 4;
-        let ignored = std::mem::take(&mut self.ignored);
-        if !ignored.is_empty() {
-            let noun = if ignored.len() == 1 { "an unknown key" } else { "unknown keys" };
-            self.warning("--ignore-unknown", format!("skips {noun}: {}", ignored.join(", ")));
-        }
-        let conversions = std::mem::take(&mut self.conversions);
-        let Some((first, others)) = conversions.split_first() else { return };
-        let mut message =
-            format!("has a value of another type, which is converted as CacheBench does: {}", first.message);
-        let named = others.iter().take(NAMED).map(|it| format!("; {}: {}", it.at, it.message));
-        message.extend(named);
-        if others.len() > NAMED {
-            message += &format!("; and {} more", others.len() - NAMED);
-        }
-        self.warning(&first.at, message);
-    }
-
-    /// Records a feature that a run of this config needs.
-    pub fn later(&mut self, at: &str, feature: impl Into<String>) {
-        self.later.push(Diagnostic { at: at.to_owned(), message: feature.into() });
-    }
 }
 
 /// The keys of one JSON object.
@@ -207,12 +95,11 @@ pub fn check_names(object: &Map<String, Value>, sections: &[&[KeyInfo]], at: &st
             continue;
         }
         let here = sections.iter().flat_map(|key_infos| key_infos.iter().map(|key_info| key_info.key));
-        match super::keys::home_of(name) {
-            Some(home) => findings.misplaced_key(&join(at, name), home),
-            None => {
-                let near = super::keys::new_name_of(name).or_else(|| nearest(name, here));
-                findings.unknown_key(&join(at, name), near);
-            }
+        let at = join(at, name);
+        match (findings.elsewhere.0)(name) {
+            Some(Elsewhere::In(section)) => findings.misplaced_key(&at, section),
+            Some(Elsewhere::RenamedTo(new)) => findings.unknown_key(&at, Some(new)),
+            None => findings.unknown_key(&at, nearest(name, here)),
         }
     }
 }
@@ -239,7 +126,7 @@ fn converting<T: Typed>(
 ) -> Option<T> {
     match &read {
         None => mistyped(value, expected, at, findings),
-        Some(typed) if !is_exact => findings.converted(at, value, typed),
+        Some(typed) if !is_exact => findings.converted(at, value, &typed.write()),
         Some(_) => {}
     }
     read
@@ -434,7 +321,7 @@ macro_rules! section {
             fn read(
                 object: &serde_json::Map<String, serde_json::Value>,
                 at: &str,
-                findings: &mut $crate::config::schema::Findings,
+                findings: &mut $crate::config::findings::Findings,
             ) -> Self {
                 use $crate::config::schema::take;
                 $( take::<Self, serde_json::Value>(object, $legacy, serde_json::Value::Null, at, findings); )*
@@ -452,7 +339,7 @@ macro_rules! section {
             fn read(
                 value: &serde_json::Value,
                 at: &str,
-                findings: &mut $crate::config::schema::Findings,
+                findings: &mut $crate::config::findings::Findings,
             ) -> Option<Self> {
                 $crate::config::schema::read_list(value, at, findings)
             }
@@ -466,7 +353,7 @@ macro_rules! section {
             fn read(
                 value: &serde_json::Value,
                 at: &str,
-                findings: &mut $crate::config::schema::Findings,
+                findings: &mut $crate::config::findings::Findings,
             ) -> Option<Self> {
                 $crate::config::schema::read_section(value, at, findings)
             }

@@ -4,7 +4,7 @@ use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::{Map, Number, Value};
 
-use super::schema::Findings;
+use super::findings::{Findings, join};
 
 /// Parses `text`. If a key occurs twice in an object, the last value counts, as in CacheBench, and a warning is added: the
 /// shipped `kvcache_l2_wc` config has one. Trailing commas are errors, as in CacheBench.
@@ -75,11 +75,6 @@ fn number(literal: &str, at: &str, findings: &mut Findings) -> Value {
             Value::Null
         }
     }
-}
-
-/// JSON path of `name` inside `at`.
-pub fn join(at: &str, name: &str) -> String {
-    if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
 }
 
 #[cfg(test)]

@@ -11,12 +11,12 @@ use workload::{RequestKind, Source};
 
 use super::{PredictError, Settings, SmallEngine, WarmUp};
 use crate::config::cachebench::{Config, ConfigError};
+use crate::config::findings::Diagnostic;
 use crate::config::lower::lower;
 use crate::config::plan::{
     AdmissionPlan, ArrivalsPlan, FlashPlan, InstancePlan, OrderPlan, ReinsertionPlan, RunPlan, RunSettings,
     WorkloadPlan,
 };
-use crate::config::schema::Diagnostic;
 use crate::run::error::OpenError;
 use crate::run::open;
 

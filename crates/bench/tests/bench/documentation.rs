@@ -22,7 +22,7 @@ fn page(name: &str) -> PathBuf {
 fn status(key_info: &KeyInfo) -> String {
     match key_info.status {
         Status::Honoured => "honoured".to_owned(),
-        Status::HonouredIf(needs) => format!("honoured {}", needs.when),
+        Status::HonouredIf(condition) => format!("honoured {}", condition.when()),
         Status::NoEffect(why) => format!("accepted, no effect: {why}"),
         Status::Legacy(why) => format!("accepted, ignored: {why}"),
         Status::Later(feature) => format!("checked; a run needs {feature}"),

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bench::binary_trace::{self, Made};
 use bench::config::cachebench::{load, load_text};
+use bench::config::findings::Diagnostic;
 use bench::config::lower::{binary_traces, missing_traces, unsupported};
 use bench::config::plan::ReplayPlan;
-use bench::config::schema::Diagnostic;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
 use bench::progress::{Progress, ProgressOptions, stats_files};

@@ -2,9 +2,8 @@
 
 use workload::trace::{FORMATS, Format, TraceError};
 
+use super::super::findings::{Findings, join};
 use super::super::keys::TestConfig;
-use super::super::schema::Findings;
-use super::super::text::join;
 use super::one_of;
 
 /// All items of a request are in memory together.

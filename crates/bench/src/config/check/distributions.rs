@@ -1,8 +1,7 @@
 //! Checks the distributions of requests: sizes, TTLs and popularity with their weights, and the ratios of operations.
 
+use super::super::findings::{Findings, join};
 use super::super::keys::Distribution;
-use super::super::schema::Findings;
-use super::super::text::join;
 
 /// The lengths of all items of a chain are in memory together.
 const MAX_CHAIN_ITEMS: f64 = (1 << 20) as f64;

@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::super::findings::{Findings, join};
 use super::super::keys::{MlAdmission, TestConfig};
 use super::super::plan::{Feature, FeatureSource};
-use super::super::schema::Findings;
-use super::super::text::join;
 
 /// Checks everything that does not need the model file.
 pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use super::super::cachebench::InstanceConfig;
-use super::super::schema::Findings;
-use super::super::text::join;
+use super::super::findings::{Findings, join};
+use super::super::instance::InstanceConfig;
 use crate::file_id::is_same;
 
 /// Reports a drive that occurs twice in a stripe.

@@ -1,10 +1,9 @@
 //! Keys that the special stressors require, and keys that they do not allow.
 
-use super::super::cachebench::InstanceConfig;
+use super::super::findings::{Findings, join};
+use super::super::instance::InstanceConfig;
+use super::super::names::{OBJECT_CACHE, REPLAYS};
 use super::super::plan::StressorPlan;
-use super::super::schema::Findings;
-use super::super::text::join;
-use super::OBJECT_CACHE;
 
 /// Checks an instance that is an object cache.
 pub(super) fn check_objects(
@@ -45,7 +44,7 @@ pub(super) fn check_objects(
     );
     let chained = instance.pools.iter().any(|pool| pool.add_chained_ratio > 0.0);
     refuse(chained, join(test_at, "addChainedRatio"), "must be 0: objects have no chains");
-    let replay = super::REPLAYS.contains(&test.generator.as_str());
+    let replay = REPLAYS.contains(&test.generator.as_str());
     refuse(replay, join(test_at, "generator"), "must be `workload` or `online` for the object cache");
 }
 

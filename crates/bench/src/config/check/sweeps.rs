@@ -1,8 +1,7 @@
 //! Checks the keys of the iteration over DRAM (`dramIterator…`).
 
+use super::super::findings::{Findings, join};
 use super::super::keys::TestConfig;
-use super::super::schema::Findings;
-use super::super::text::join;
 use super::one_of;
 
 const MODES: [&str; 3] = ["disabled", "regular", "lock_group"];

@@ -1,8 +1,7 @@
 //! Checks `memoryTiers`: the engine has a single memory tier.
 
+use super::super::findings::{Findings, join};
 use super::super::keys::CacheConfig;
-use super::super::schema::Findings;
-use super::super::text::join;
 
 /// Refuses more than one tier. The message names the flags for running with one tier, or with a second tier in memory as the
 /// flash engine.

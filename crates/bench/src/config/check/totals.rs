@@ -1,11 +1,9 @@
 //! Checks that the total size of all devices and instances fits the integers that later sums use.
 
 use super::super::amounts::{MAX_BYTES, MIB};
-use super::super::cachebench::InstanceConfig;
+use super::super::findings::{Findings, join};
+use super::super::instance::InstanceConfig;
 use super::super::keys::CacheConfig;
-use super::super::schema::Findings;
-use super::super::text::join;
-use super::is_flash_component;
 
 /// Limit of each total.
 const MAX_TOTAL_MIB: u64 = MAX_BYTES / MIB;
@@ -35,13 +33,13 @@ pub(super) fn check(instances: &[InstanceConfig], findings: &mut Findings) {
 }
 
 fn dram_mib(cache: &CacheConfig) -> (&'static str, u64, usize) {
-    let mib = if is_flash_component(cache) { 0 } else { cache.cache_size_mib };
+    let mib = if cache.is_flash_component() { 0 } else { cache.cache_size_mib };
     ("cacheSizeMB", mib, 1)
 }
 
 /// Key and size of each device, and the number of devices.
 fn flash_mib(cache: &CacheConfig) -> (&'static str, u64, usize) {
-    let (key, mib) = match is_flash_component(cache) {
+    let (key, mib) = match cache.is_flash_component() {
         true => ("cacheSizeMB", cache.cache_size_mib),
         false => ("nvmCacheSizeMB", cache.nvm_size_mib),
     };

@@ -14,6 +14,7 @@ pub use test::{TestConfig, WarmupPolicy};
 
 use serde_json::{Map, Value};
 
+use super::findings::Elsewhere;
 use super::schema::{KeyInfo, Section};
 
 /// Name of a section, its keys, and their defaults as JSON.
@@ -44,12 +45,6 @@ fn table<S: Section + Default>() -> Table {
     (S::NAME, S::KEYS, defaults)
 }
 
-/// The current name of a key that CacheBench renamed. The configs published with the paper on FDP placement have the old name.
-#[must_use]
-pub fn new_name_of(key: &str) -> Option<&'static str> {
-    (key == "devicePlacement").then_some("deviceEnableFDP")
-}
-
 /// The section that has `key`.
 #[must_use]
 pub fn home_of(key: &str) -> Option<&'static str> {
@@ -57,4 +52,12 @@ pub fn home_of(key: &str) -> Option<&'static str> {
         .iter()
         .find(|(_, key_infos, _)| key_infos.iter().any(|key_info| key_info.key == key))
         .map(|(place, ..)| *place)
+}
+
+/// Looks up a key in all sections, and among the keys that CacheBench renamed. The configs published with the paper on FDP
+/// placement have an old name.
+#[must_use]
+pub fn elsewhere(key: &str) -> Option<Elsewhere> {
+    let renamed = (key == "devicePlacement").then_some(Elsewhere::RenamedTo("deviceEnableFDP"));
+    home_of(key).map(Elsewhere::In).or(renamed)
 }

@@ -1,7 +1,8 @@
 //! `test_config`: the run.
 
 use super::{Distribution, ReplayConfig};
-use crate::config::needs;
+use crate::config::condition::Condition;
+use crate::config::names::OBJECT_CACHE;
 use crate::config::schema::Status::{Honoured, HonouredIf, NoEffect};
 use crate::config::schema::section;
 
@@ -27,13 +28,13 @@ section! {
         "Number of threads.";
         threads: u64 = 0, "numThreads", "threads", Honoured;
         "Number of distinct keys.";
-        key_count: u64 = 0, "numKeys", "keys", HonouredIf(needs::GENERATOR);
+        key_count: u64 = 0, "numKeys", "keys", HonouredIf(Condition::Generator);
         "Whether a get that misses is followed by a set.";
         lookaside: bool = false, "enableLookaside", "", Honoured;
         "Whether a set is done only if the key is absent.";
         only_set_if_miss: bool = false, "onlySetIfMiss", "", Honoured;
         "Whether all repeat counts of a trace are treated as 1.";
-        ignore_op_count: bool = false, "ignoreOpCount", "", HonouredIf(needs::TRACE);
+        ignore_op_count: bool = false, "ignoreOpCount", "", HonouredIf(Condition::Trace);
         "Whether values are written or only allocated; with checkConsistency, their first 24 bytes are written in any case.";
         populate_item: bool = true, "populateItem", "", Honoured;
         "Whether a hit reads every byte of the value.";
@@ -41,51 +42,51 @@ section! {
         "Whether every value found is checked against what was set.";
         check_consistency: bool = false, "checkConsistency", "", Honoured;
         "Number of inconsistencies of an instance that ends it.";
-        max_inconsistencies: u64 = 50, "maxInconsistencyCount", "", HonouredIf(needs::CHECKING);
+        max_inconsistencies: u64 = 50, "maxInconsistencyCount", "", HonouredIf(Condition::Checking);
         "Number of destructor errors that ends the run.";
         max_invalid_destructors: u64 = 50, "maxInvalidDestructorCount", "", NoEffect("item destructors are not checked");
         "Whether the figures start only when flash is warm, as defined by nvmCacheWarmupCheckPolicy.";
         check_warmup: bool = false, "checkNvmCacheWarmUp", "", Honoured;
         "When flash counts as warm.";
-        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", HonouredIf(needs::FLASH_WARMUP);
+        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", HonouredIf(Condition::FlashWarmup);
         "Number of operations of a thread between two pauses.";
-        delay_batch: u64 = 0, "opDelayBatch", "ops", HonouredIf(needs::PAUSE_LENGTH);
+        delay_batch: u64 = 0, "opDelayBatch", "ops", HonouredIf(Condition::PauseLength);
         "Length of a pause.";
-        delay_ns: u64 = 0, "opDelayNs", "ns", HonouredIf(needs::PAUSE_BATCH);
+        delay_ns: u64 = 0, "opDelayNs", "ns", HonouredIf(Condition::PauseBatch);
         "Rate of operations of the instance; 0 is no limit.";
         rate_per_second: u64 = 0, "opRatePerSec", "ops/s", Honoured;
         "Ours. Arrival of requests: `closed` (each thread sends its next request when the previous one is answered), or an open loop at opRatePerSec that does not wait for answers, at even intervals (`uniform`) or at random (`poisson`).";
         arrivals: String = "closed".to_owned(), "arrivals", "", Honoured;
         "Operations that may start immediately after a pause; 0: those of one second at opRatePerSec.";
-        rate_burst: u64 = 0, "opRateBurstSize", "ops", HonouredIf(needs::RATE);
+        rate_burst: u64 = 0, "opRateBurstSize", "ops", HonouredIf(Condition::Rate);
         "Share of operations of each pool.";
-        op_pools: Vec<f64> = vec![1.0], "opPoolDistribution", "", HonouredIf(needs::GENERATOR);
+        op_pools: Vec<f64> = vec![1.0], "opPoolDistribution", "", HonouredIf(Condition::Generator);
         "Share of keys of each pool.";
-        key_pools: Vec<f64> = vec![1.0], "keyPoolDistribution", "", HonouredIf(needs::GENERATOR);
+        key_pools: Vec<f64> = vec![1.0], "keyPoolDistribution", "", HonouredIf(Condition::Generator);
         "Distributions of the pools; without it, the keys of the distribution are in test_config itself.";
         pool_distributions: Vec<Distribution> = Vec::new(), "poolDistributions", "", Honoured;
         "Trace file.";
-        trace_file: String = String::new(), "traceFileName", "path", HonouredIf(needs::TRACE_FILE);
+        trace_file: String = String::new(), "traceFileName", "path", HonouredIf(Condition::TraceFile);
         "Trace files, replayed one after another.";
-        trace_files: Vec<String> = Vec::new(), "traceFileNames", "path", HonouredIf(needs::TRACE_FILE);
+        trace_files: Vec<String> = Vec::new(), "traceFileNames", "path", HonouredIf(Condition::TraceFile);
         "Directory to which relative paths of traces and distribution files refer; empty is the directory of the config.";
         config_path: String = String::new(), "configPath", "path", Honoured;
         "Whether the trace starts again at its end.";
-        repeat_trace: bool = false, "repeatTraceReplay", "", HonouredIf(needs::TRACE);
+        repeat_trace: bool = false, "repeatTraceReplay", "", HonouredIf(Condition::Trace);
         "Ours. Number of times the trace is replayed; 0 is once, or without end with repeatTraceReplay.";
         trace_loops: u64 = 0, "traceLoops", "", Honoured;
         "Units of trace time in a second. The default is for `kvcache`; other formats have their own defaults (`docs/traces.md`).";
-        timestamp_factor: u64 = 1000, "timestampFactor", "", HonouredIf(needs::TRACE);
+        timestamp_factor: u64 = 1000, "timestampFactor", "", HonouredIf(Condition::Trace);
         "Ours. Replays requests in an open loop at the times of the trace, sped up by this factor; 0 is as fast as the threads can.";
         trace_speed: f64 = 0.0, "traceSpeed", "", Honoured;
         "How a trace is replayed.";
         replay: ReplayConfig = ReplayConfig::default(), "replayGeneratorConfig", "", Honoured;
         "Ours. Operations of the trace that are replayed (`GET`, `SET`, `DELETE`), such as `SET` alone for a write-only replay; empty is all.";
-        replay_ops: Vec<String> = Vec::new(), "replayOps", "", HonouredIf(needs::TRACE);
+        replay_ops: Vec<String> = Vec::new(), "replayOps", "", HonouredIf(Condition::Trace);
         "`piecewise-replay`: size of a piece; a shorter object is one item.";
-        piece_bytes: u64 = 65536, "cachePieceSize", "B", HonouredIf(needs::PIECES);
+        piece_bytes: u64 = 65536, "cachePieceSize", "B", HonouredIf(Condition::Pieces);
         "`piecewise-replay`: maximum number of pieces of an object that are cached; the rest of the object is fetched each time.";
-        max_pieces: u64 = 32000, "maxCachePieces", "", HonouredIf(needs::PIECES);
+        max_pieces: u64 = 32000, "maxCachePieces", "", HonouredIf(Condition::Pieces);
         "`piecewise-replay`: file to which misses are written, as a trace with the same columns for the cache behind this one.";
         miss_trace: String = String::new(), "missTraceFile", "path", Honoured;
         "Sampling interval.";
@@ -95,15 +96,15 @@ section! {
         "Iterate over the items in DRAM during the run: `disabled`, `regular`, or `lock_group`, which is the same as `regular`.";
         iterator_mode: String = "disabled".to_owned(), "dramIteratorMode", "", Honoured;
         "Time before each iteration.";
-        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", HonouredIf(needs::ITERATOR);
+        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", HonouredIf(Condition::Iterator);
         "Length of a pause within an iteration; 0 is none.";
-        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", HonouredIf(needs::ITERATOR);
+        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", HonouredIf(Condition::Iterator);
         "Time between two pauses of an iteration, however much of DRAM it covers in it; with 0 it pauses as often as it can.";
-        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", HonouredIf(needs::ITERATOR);
+        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", HonouredIf(Condition::Iterator);
         "Ours. Share of a value's bytes that a compressing drive can save, 0 to 1.";
-        compressibility: f64 = 0.0, "valueCompressibility", "", HonouredIf(needs::WRITTEN_VALUES);
+        compressibility: f64 = 0.0, "valueCompressibility", "", HonouredIf(Condition::WrittenValues);
         "Ours. Share of the 4 KiB blocks of values that a deduplicating drive can save, 0 to 1; of values above 4 KiB, which are packed into regions.";
-        dedup_ratio: f64 = 0.0, "valueDedupRatio", "", HonouredIf(needs::WRITTEN_VALUES);
+        dedup_ratio: f64 = 0.0, "valueDedupRatio", "", HonouredIf(Condition::WrittenValues);
     }
     legacy {
         "prepopulateCache", "CacheBench does not read it";
@@ -116,6 +117,19 @@ section! {
 }
 
 impl TestConfig {
+    /// Whether the default stressor runs, which has no name; some shipped configs call it `stressor`. `cache_component` and
+    /// `async` make the same requests.
+    #[must_use]
+    pub fn uses_default_stressor(&self) -> bool {
+        matches!(self.name.as_str(), "" | "stressor" | "cache_component" | "async" | OBJECT_CACHE)
+    }
+
+    /// Whether a generator draws the requests from the distributions.
+    #[must_use]
+    pub fn needs_distribution(&self) -> bool {
+        self.uses_default_stressor() && matches!(self.generator.as_str(), "" | "workload" | "online")
+    }
+
     /// Whether the requests are written to a binary trace instead of being run.
     #[must_use]
     pub fn writes_binary_trace(&self) -> bool {
