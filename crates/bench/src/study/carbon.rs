@@ -2,12 +2,13 @@
 
 use ssd::model::carbon::Deployment;
 
-use super::experiment::{Experiment, Mix, StudyError};
+use super::error::StudyError;
+use super::experiment::{Experiment, Mix, run_both};
 use super::{Chart, Line, Outcome, Point, Runner};
 
 /// Figure 10: embodied carbon, and garbage collections for equal host writes, with all of the drive in use.
 pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
-    let both = runner.run_both(&[Experiment::usual(Mix::KvCache, true)])?;
+    let both = run_both(runner, &[Experiment::usual(Mix::KvCache, true)])?;
     let (placed, mixed) = &both[0];
     let kg = |dlwa| Deployment::paper(0.0, dlwa).ssd_kg();
     let fewer = mixed.gc_events / placed.gc_events;

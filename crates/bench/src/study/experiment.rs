@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ssd::Stats;
 
-use super::Runner;
+use super::error::StudyError;
+use super::runner::{Measure, Runner};
 use crate::config::Loaded;
 use crate::config::cachebench::load_text;
 use crate::config::{DeviceSpec, Override};
@@ -98,42 +99,6 @@ pub struct Measured {
     pub soc_write_share: f64,
 }
 
-/// Error of a study.
-#[derive(Debug, thiserror::Error)]
-pub enum StudyError {
-    /// The cache cannot be opened or run.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The user stopped it.
-    #[error("interrupted")]
-    Interrupted,
-    /// A plot or result cannot be made.
-    #[error("{0}")]
-    Output(String),
-    /// The given trace cannot be read.
-    #[error(transparent)]
-    Trace(#[from] crate::trace::Error),
-    /// The given trace can be read only once.
-    #[error("a study reads its trace several times, and standard input can be read only once: give a file")]
-    ReadOnce,
-    /// The given trace has no requests.
-    #[error("{files}: the trace has no requests")]
-    EmptyTrace {
-        /// Files of the trace.
-        files: String,
-    },
-    /// A trace was given to a study with its own workload.
-    #[error("takes no trace: its workload is part of the experiment")]
-    TakesNoTrace,
-    /// A study that compares with logs was given none.
-    #[error(
-        "needs --logs DIRECTORY, with {} (series,host_bytes,media_bytes) and {} (series,…,capacity_bytes,…)",
-        super::warp::SERIES_FILE,
-        super::warp::META_FILE
-    )]
-    NeedsLogs,
-}
-
 impl Mix {
     /// Shares of gets and sets, as CacheBench's ratios.
     fn ratios(self) -> (f64, f64) {
@@ -212,12 +177,13 @@ impl Experiment {
   "popularityBuckets": [{hot}, {warm}, {cold}], "popularityWeights": [0.5, 0.3, 0.2] }}"#
         )
     }
+}
 
-    /// Runs until the drive is steady and for half that time again. `advance` receives the completed share.
-    ///
-    /// # Errors
-    /// The run failed or was stopped.
-    pub fn run(&self, runner: &Runner, advance: &dyn Fn(f64)) -> Result<Measured, StudyError> {
+impl Measure for Experiment {
+    type Result = Measured;
+
+    /// Runs until the drive is steady and for half that time again.
+    fn measure(&self, runner: &Runner, advance: &dyn Fn(f64)) -> Result<Measured, StudyError> {
         let device = Override::Device(DeviceSpec::Simulated(CARD.to_owned()));
         let loaded = load_text(Path::new("study"), &self.config(runner.bucket_writes), &[device])
             .map_err(SessionError::from)?;
@@ -240,6 +206,20 @@ impl Experiment {
         drop(report);
         Ok(watch.measured())
     }
+}
+
+/// Runs each of `experiments` with and without placement.
+///
+/// # Errors
+/// As [`Runner::run`].
+pub fn run_both(
+    runner: &Runner,
+    experiments: &[Experiment],
+) -> Result<Vec<(Measured, Measured)>, StudyError> {
+    let both =
+        experiments.iter().flat_map(|it| [true, false].map(|placement| Experiment { placement, ..*it }));
+    let measured = runner.run(&both.collect::<Vec<_>>())?;
+    Ok(measured.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
 }
 
 /// Share of requests for small objects with which buckets write this share of the bytes.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use device::names::noun;
 
-use super::StudyError;
+use super::error::StudyError;
 use crate::run::stop::Stop;
 use crate::trace::{self, Accesses, Input, ReadReport};
 

@@ -6,6 +6,7 @@
 
 mod carbon;
 mod cdn;
+mod error;
 pub mod experiment;
 mod flashcache;
 mod given;
@@ -19,9 +20,9 @@ pub mod warp;
 
 pub use crate::side_by_side::Progress;
 pub use cdn::photo_workload;
-pub use experiment::StudyError;
+pub use error::StudyError;
 pub use given::GivenTrace;
-pub use runner::Runner;
+pub use runner::{BUCKET_WRITES, Runner};
 
 use crate::chart::{Chart, Line};
 

@@ -3,14 +3,12 @@
 
 use ssd::Card;
 
-use super::experiment::{CARD, StudyError};
+use super::error::StudyError;
+use super::experiment::CARD;
 use super::soc_size::predicted;
 use super::{Chart, Line, Outcome, Point, Runner};
 use crate::jobs::mixed::Mixed;
 use crate::jobs::replay::{Replay, Replayed};
-
-/// Share of the host's writes that are buckets: 74 to 90 % in logs of caches on a real drive.
-pub const BUCKET_WRITES: f64 = 0.8;
 
 /// Divisor of the paper's drive. Reclaim units then have 256 pages.
 const SCALE: u32 = 6144;
@@ -137,7 +135,7 @@ fn curve(replayed: &Replayed) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::run::stop::Stop;
-    use crate::study::Progress;
+    use crate::study::{BUCKET_WRITES, Progress};
 
     /// Catches a regression: with the old share of 60 %, some required points of both studies are outside their ranges.
     #[test]

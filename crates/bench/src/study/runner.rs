@@ -1,18 +1,37 @@
 //! Runs experiments concurrently, each once.
 
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::cdn::{Demand, PhotoCache, PhotoMeasured};
-use super::experiment::{Experiment, Measured, StudyError};
-use super::{GivenTrace, Progress};
+use super::error::StudyError;
+use super::given::GivenTrace;
 use crate::block::Summary;
 use crate::run::stop::Stop;
+use crate::side_by_side::Progress;
+
+/// Share of the host's writes that are buckets, in the studies of the FDP paper: 74 to 90 % in logs of caches on a real drive.
+pub const BUCKET_WRITES: f64 = 0.8;
+
+/// An experiment of a study. Its `Debug` form identifies it among those of its type.
+pub trait Measure: Debug + Sync + 'static {
+    /// The measured values.
+    type Result: Clone + Send + Sync + 'static;
+
+    /// Runs the experiment. `advance` receives the completed share.
+    ///
+    /// # Errors
+    /// The run failed or was stopped.
+    fn measure(&self, runner: &Runner, advance: &dyn Fn(f64)) -> Result<Self::Result, StudyError>;
+}
+
+/// A result by the type of its experiment and the experiment's `Debug` form.
+type Results = HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>;
 
 /// Runs the experiments of studies. An experiment that several figures share is run once.
 pub struct Runner {
@@ -29,9 +48,8 @@ pub struct Runner {
     /// Folder with logs of drives.
     pub(super) logs: Option<PathBuf>,
     progress: Progress,
-    done: Mutex<HashMap<String, Measured>>,
-    photos: Mutex<HashMap<String, PhotoMeasured>>,
-    demand: OnceLock<Demand>,
+    results: Mutex<Results>,
+    shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     /// Results of block cache replays, by workload, seed and settings.
     pub(super) replayed: Mutex<HashMap<String, Summary>>,
 }
@@ -45,12 +63,11 @@ impl Runner {
             seed,
             stop,
             given: None,
-            bucket_writes: super::ring::BUCKET_WRITES,
+            bucket_writes: BUCKET_WRITES,
             logs: None,
             progress,
-            done: Mutex::default(),
-            photos: Mutex::default(),
-            demand: OnceLock::new(),
+            results: Mutex::default(),
+            shared: Mutex::default(),
             replayed: Mutex::default(),
         }
     }
@@ -61,7 +78,7 @@ impl Runner {
         Self { given: Some(given), ..self }
     }
 
-    /// Uses another share of bucket writes than [`BUCKET_WRITES`](super::ring::BUCKET_WRITES).
+    /// Uses another share of bucket writes than [`BUCKET_WRITES`].
     #[must_use]
     pub fn with_bucket_writes(self, bucket_writes: f64) -> Self {
         Self { bucket_writes, ..self }
@@ -77,48 +94,39 @@ impl Runner {
     ///
     /// # Errors
     /// The first error.
-    pub fn run(&self, experiments: &[Experiment]) -> Result<Vec<Measured>, StudyError> {
-        self.side_by_side(&self.done, experiments, |experiment, advance| experiment.run(self, advance))
-    }
-
-    /// Runs photo caches and returns their results in order.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn photos<const N: usize>(&self, caches: &[PhotoCache; N]) -> Result<[PhotoMeasured; N], StudyError> {
-        let demand = self.demand()?;
-        let run =
-            |cache: &PhotoCache, advance: &dyn Fn(f64)| cache.run(demand, self.seed, &self.stop, advance);
-        let measured = self.side_by_side(&self.photos, caches, run)?;
-        Ok(measured.try_into().unwrap_or_else(|_| unreachable!("one for each")))
-    }
-
-    /// The workload of photo caches.
-    ///
-    /// # Errors
-    /// As [`Demand::of`].
-    pub(super) fn demand(&self) -> Result<&Demand, StudyError> {
-        if let Some(demand) = self.demand.get() {
-            return Ok(demand);
-        }
-        let demand = Demand::of(self)?;
-        Ok(self.demand.get_or_init(|| demand))
-    }
-
-    fn side_by_side<E: Debug + Sync, M: Clone + Send>(
-        &self,
-        done: &Mutex<HashMap<String, M>>,
-        experiments: &[E],
-        run: impl Fn(&E, &dyn Fn(f64)) -> Result<M, StudyError> + Sync,
-    ) -> Result<Vec<M>, StudyError> {
-        let missing: Vec<&E> = experiments.iter().filter(|it| !done.lock().contains_key(&key(it))).collect();
+    pub fn run<M: Measure>(&self, experiments: &[M]) -> Result<Vec<M::Result>, StudyError> {
+        let missing: Vec<&M> = experiments.iter().filter(|it| self.result(*it).is_none()).collect();
         self.each(missing.len(), |number, advance| {
-            let measured = run(missing[number], advance)?;
-            done.lock().insert(key(missing[number]), measured);
+            let measured = missing[number].measure(self, advance)?;
+            self.results.lock().insert(key(missing[number]), Arc::new(measured));
             Ok(())
         })?;
-        let done = done.lock();
-        Ok(experiments.iter().map(|it| done[&key(it)].clone()).collect())
+        Ok(experiments.iter().map(|it| self.result(it).expect("each experiment has run")).collect())
+    }
+
+    /// The result of an experiment that has run.
+    fn result<M: Measure>(&self, experiment: &M) -> Option<M::Result> {
+        let found = self.results.lock().get(&key(experiment)).cloned();
+        found.map(|it| it.downcast_ref::<M::Result>().expect("the key has the type").clone())
+    }
+
+    /// The value of type `T` that experiments share. `make` makes it for the first caller.
+    ///
+    /// # Errors
+    /// As `make`.
+    pub(super) fn shared<T: Send + Sync + 'static>(
+        &self,
+        make: impl FnOnce() -> Result<T, StudyError>,
+    ) -> Result<Arc<T>, StudyError> {
+        let known = self.shared.lock().get(&TypeId::of::<T>()).cloned();
+        let value = match known {
+            Some(value) => value,
+            None => {
+                let made = Arc::new(make()?) as Arc<dyn Any + Send + Sync>;
+                self.shared.lock().entry(TypeId::of::<T>()).or_insert(made).clone()
+            }
+        };
+        Ok(value.downcast().expect("the key is the type"))
     }
 
     /// Runs the numbers 0 to `count`, as many concurrently as there are cores. `run` receives its number and a function to
@@ -134,19 +142,8 @@ impl Runner {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         self.progress.each(threads, count, run)
     }
-
-    /// Runs each of `experiments` with and without placement.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_both(&self, experiments: &[Experiment]) -> Result<Vec<(Measured, Measured)>, StudyError> {
-        let both =
-            experiments.iter().flat_map(|it| [true, false].map(|placement| Experiment { placement, ..*it }));
-        let measured = self.run(&both.collect::<Vec<_>>())?;
-        Ok(measured.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
-    }
 }
 
-fn key(experiment: &impl Debug) -> String {
-    format!("{experiment:?}")
+fn key<M: Measure>(experiment: &M) -> (TypeId, String) {
+    (TypeId::of::<M>(), format!("{experiment:?}"))
 }

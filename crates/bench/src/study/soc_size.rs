@@ -2,14 +2,15 @@
 
 use ssd::model::dlwa::theorem_1;
 
-use super::experiment::{Experiment, Measured, Mix, StudyError};
+use super::error::StudyError;
+use super::experiment::{Experiment, Measured, Mix, run_both};
 use super::{Chart, Line, Outcome, Point, Runner};
 
 const PERCENTS: [u32; 7] = [4, 8, 16, 32, 64, 90, 96];
 
 /// Figure 9: write amplification over the small-object cache's share of flash, with all of the drive in use.
 pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
-    let both = runner.run_both(&PERCENTS.map(of_percent))?;
+    let both = run_both(runner, &PERCENTS.map(of_percent))?;
     let mut points = Vec::new();
     for (percent, (placed, mixed)) in PERCENTS.iter().zip(&both) {
         let name = format!("dlwa, fdp, soc {percent} %");

@@ -1,12 +1,13 @@
 //! Two caches on one drive: figure 11.
 
-use super::experiment::{Experiment, Mix, StudyError};
+use super::error::StudyError;
+use super::experiment::{Experiment, Mix, run_both};
 use super::{Chart, Line, Outcome, Point, Runner};
 
 /// Figure 11: two caches with half of the drive each and no over-provisioning by the host.
 pub(super) fn fig11(runner: &Runner) -> Result<Outcome, StudyError> {
     let two = Experiment { tenants: 2, ..Experiment::usual(Mix::KvCache, true) };
-    let both = runner.run_both(&[two])?;
+    let both = run_both(runner, &[two])?;
     let (placed, mixed) = &both[0];
     Ok(Outcome {
         points: vec![

@@ -1,6 +1,7 @@
 //! Utilisation of the drive: figures 5, 6, 7, 8 and 13.
 
-use super::experiment::{Experiment, Measured, Mix, StudyError};
+use super::error::StudyError;
+use super::experiment::{Experiment, Measured, Mix, run_both};
 use super::{Chart, Line, Outcome, Point, Runner};
 
 /// Accepted write amplification with placement: the paper's 1.03 with a tolerance. At full utilisation the drive relocates a little; at
@@ -20,7 +21,7 @@ fn placed_range(share: f64) -> (f64, f64) {
 /// Figure 5: write amplification over time, with half of the drive in use.
 pub(super) fn fig5(runner: &Runner) -> Result<Outcome, StudyError> {
     let half = Experiment { utilisation: 0.5, ..Experiment::usual(Mix::KvCache, true) };
-    let both = runner.run_both(&[half])?;
+    let both = run_both(runner, &[half])?;
     let (placed, mixed) = &both[0];
     Ok(Outcome {
         points: vec![
@@ -136,7 +137,7 @@ fn sweep(
     shares: &[f64],
 ) -> Result<Vec<(Measured, Measured)>, StudyError> {
     let at = |&utilisation: &f64| Experiment { utilisation, dram_mb, ..Experiment::usual(mix, true) };
-    runner.run_both(&shares.iter().map(at).collect::<Vec<_>>())
+    run_both(runner, &shares.iter().map(at).collect::<Vec<_>>())
 }
 
 /// Ratio of the 99th percentile latencies without and with placement. The timing of the model differs from the paper's drive,

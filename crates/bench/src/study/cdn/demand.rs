@@ -9,7 +9,9 @@ use ssd::card::MIN_SCALED_PAGES;
 use workload::generate::cdn::{Cdn, CdnConfig};
 use workload::trace::{Accesses, Survey};
 
-use crate::study::{GivenTrace, Runner, StudyError};
+use crate::study::error::StudyError;
+use crate::study::given::GivenTrace;
+use crate::study::runner::Runner;
 
 /// Card of the drive.
 pub const CARD: &str = "photo";

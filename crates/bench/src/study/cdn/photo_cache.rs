@@ -21,8 +21,8 @@ use workload::trace::{Access, AccessKind, Accesses};
 
 use super::demand::{CARD, Demand};
 use crate::run::latency::Histogram;
-use crate::run::stop::Stop;
-use crate::study::StudyError;
+use crate::study::error::StudyError;
+use crate::study::runner::{Measure, Runner};
 
 /// Request rate per second.
 const REQUESTS_PER_SECOND: u64 = 4_000;
@@ -48,8 +48,6 @@ pub struct PhotoCache {
 pub struct Measured {
     /// Hits per request.
     pub hit_ratio: f64,
-    /// Bytes of hits per byte requested.
-    pub byte_hit_ratio: f64,
     /// Bytes written to the drive per byte inserted.
     pub alwa: f64,
     /// Media writes per host write of the drive.
@@ -107,24 +105,29 @@ impl PhotoCache {
         config.buffers = config.points() as u32 + 4;
         config
     }
+}
 
-    /// Runs it. `advance` receives the completed share.
-    ///
-    /// # Errors
-    /// The run failed or was stopped.
-    pub fn run(
-        &self,
-        demand: &Demand,
-        seed: u64,
-        stop: &Stop,
-        advance: &dyn Fn(f64),
-    ) -> Result<Measured, StudyError> {
+/// A run of a photo cache.
+#[derive(Debug)]
+pub struct PhotoRun {
+    /// The cache.
+    pub cache: PhotoCache,
+    /// Its workload.
+    pub demand: Arc<Demand>,
+}
+
+impl Measure for PhotoRun {
+    type Result = Measured;
+
+    fn measure(&self, runner: &Runner, advance: &dyn Fn(f64)) -> Result<Measured, StudyError> {
+        let Self { cache, demand } = self;
+        let seed = runner.seed;
         let simulation = Simulation::new(seed);
-        let (drive, page_bytes) = drive(&simulation.world(), self.placement, demand.scale, seed)?;
+        let (drive, page_bytes) = drive(&simulation.world(), cache.placement, demand.scale, seed)?;
         let drive = Arc::new(drive);
         let capacity = drive.geometry().capacity_bytes;
         let device: Arc<dyn Device> = Arc::clone(&drive) as _;
-        let config = self.config(capacity, demand.block_bytes());
+        let config = cache.config(capacity, demand.block_bytes());
         let store = RegionStore::create(device, simulation.clock(), config, StoreId(seed));
         let store = store.map_err(|error| StudyError::Output(error.to_string()))?;
         let service = Rc::new(Service::new(store, simulation.world(), demand)?);
@@ -132,7 +135,7 @@ impl PhotoCache {
         let mut warm = None;
         while !service.is_done() {
             simulation.run_until(simulation.clock().monotonic_ns() + SLICE_NS);
-            if stop.is_set() {
+            if runner.stop.is_set() {
                 return Err(StudyError::Interrupted);
             }
             if let Some(error) = service.requests.borrow_mut().failure.take() {
@@ -218,8 +221,6 @@ struct Counts {
     requests: u64,
     ended: u64,
     hits: u64,
-    bytes: u64,
-    hit_bytes: u64,
     unfilled: u64,
     hit_latency: Histogram,
 }
@@ -292,10 +293,8 @@ impl Service {
     fn count(&self, access: &Access, due_ns: u64, hit: bool) {
         let mut counts = self.counts.borrow_mut();
         counts.ended += 1;
-        counts.bytes += access.size_bytes;
         if hit {
             counts.hits += 1;
-            counts.hit_bytes += access.size_bytes;
             counts.hit_latency.record(self.world.monotonic_ns() - due_ns);
             return;
         }
@@ -378,7 +377,6 @@ impl Moment {
         let quantile = |share| latency.quantile_ns(share).unwrap_or(0);
         Measured {
             hit_ratio: share(|it| it.hits, |it| it.ended),
-            byte_hit_ratio: share(|it| it.hit_bytes, |it| it.bytes),
             alwa: stored(|it| it.written_bytes) / stored(|it| it.inserted_bytes),
             dlwa: self.drive.since(&warm.drive).dlwa(page_bytes).unwrap_or(f64::NAN),
             hit_p50_ns: quantile(0.5),

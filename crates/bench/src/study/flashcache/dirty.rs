@@ -3,7 +3,7 @@
 
 use block::sets::SetsConfig;
 
-use super::super::experiment::StudyError;
+use super::super::error::StudyError;
 use super::super::{Chart, Line, Outcome, Point, Runner};
 use super::{hits, mean_of, note, replay, v3};
 use crate::block::Summary;

@@ -3,7 +3,7 @@
 //! Halfway through, the busiest and the idlest of the eight servers swap. After three turnovers of the cache, its hit rate must
 //! equal that of a cache that was empty at the swap.
 
-use super::super::experiment::StudyError;
+use super::super::error::StudyError;
 use super::super::{Outcome, Point, Runner};
 use super::{CACHE_BYTES, hits, mean, replay_source, v2, v3};
 use crate::block::source::{BlockRequest, Innodb, InnodbConfig};

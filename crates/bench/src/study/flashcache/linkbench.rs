@@ -2,7 +2,7 @@
 //! eight servers with a backup, on the same volume, buffer pool and cache. The article has no figure for it, so no range is
 //! accepted; the access distribution is flat, so a cache of 1/16 of the volume gains little.
 
-use super::super::experiment::StudyError;
+use super::super::error::StudyError;
 use super::super::{Outcome, Point, Runner};
 use super::{busiest, hits, mean, mean_of, replay_source, v2, v3};
 use crate::block::source::{LinkBench, LinkBenchConfig};

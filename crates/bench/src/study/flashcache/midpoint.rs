@@ -3,7 +3,7 @@
 
 use block::sets::{SetPolicy, SetsConfig};
 
-use super::super::experiment::StudyError;
+use super::super::error::StudyError;
 use super::super::{Chart, Line, Outcome, Point, Runner};
 use super::{hits, mean, mean_of, note, replay, v3};
 use crate::block::Summary;

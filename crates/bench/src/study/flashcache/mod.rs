@@ -15,7 +15,7 @@ pub(super) mod v2_v3;
 use block::sets::{Placement, Preset, SetsConfig};
 use parking_lot::Mutex;
 
-use super::experiment::StudyError;
+use super::error::StudyError;
 use super::runner::Runner;
 use crate::block::source::InnodbConfig;
 use crate::block::{DiskModel, ReplayError, Source, Summary, side_by_side};

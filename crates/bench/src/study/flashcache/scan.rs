@@ -7,7 +7,7 @@
 use block::sets::{SetPolicy, SetsConfig};
 use workload::block::BlockKind;
 
-use super::super::experiment::StudyError;
+use super::super::error::StudyError;
 use super::super::{Outcome, Point, Runner};
 use super::{CACHE_BYTES, hits, mean, replay_source, v3};
 use crate::block::source::{BlockRequest, Innodb, InnodbConfig};

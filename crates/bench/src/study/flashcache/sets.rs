@@ -7,7 +7,7 @@
 
 use block::sets::{Placement, SetsConfig};
 
-use super::super::experiment::StudyError;
+use super::super::error::StudyError;
 use super::super::{Outcome, Point, Runner};
 use super::{busiest, mean_of, note, placed, replay, replay_workload, v2, v3};
 use crate::block::Summary;

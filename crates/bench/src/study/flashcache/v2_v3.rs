@@ -1,7 +1,7 @@
 //! "Increasing the average hit rate from 60% to 80% and cutting the disk operation rate nearly in half"; "our busiest systems
 //! got 40% read I/O reduction and 75% write I/O reduction".
 
-use super::super::experiment::StudyError;
+use super::super::error::StudyError;
 use super::super::{Chart, Line, Outcome, Point, Runner};
 use super::{busiest, hits, mean, note, ours, replay, v2, v3};
 use crate::block::Summary;

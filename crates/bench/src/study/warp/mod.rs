@@ -13,14 +13,10 @@ use ssd::Card;
 use workload::fio::JobFile;
 
 use self::setup::Setup;
+use super::error::{META_FILE, SERIES_FILE};
 use super::{Chart, Line, Outcome, Point, Runner, StudyError};
 use crate::drive::log::{DriveLog, LogSample};
 use crate::jobs::replay::Replay;
-
-/// File with the write counters of all series.
-pub const SERIES_FILE: &str = "warp_series.csv";
-/// File with the capacity of each series' drive.
-pub const META_FILE: &str = "warp_series_meta.csv";
 
 /// A logged series.
 pub struct Series {
