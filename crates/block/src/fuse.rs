@@ -11,6 +11,9 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod session_end;
+
+pub use session_end::OnFailure;
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,8 +21,8 @@ use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use device::timer::{SystemTimer, Timer};
@@ -33,6 +36,7 @@ use rustix::fs::OFlags;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::export::{Client, Export, Operation, Reply};
+use session_end::SessionEnd;
 
 /// A mounted file system with one file. Dropping it unmounts it.
 pub struct Mounted {
@@ -87,19 +91,24 @@ const MAX_WRITTEN_HOLE_BYTES: u64 = 256 << 10;
 
 impl Mounted {
     /// Mounts a file system at the directory `path`, with `export` as its file `name`. The export must accept any
-    /// offset and length.
+    /// offset and length. If the session fails, the file system is unmounted, its clients get errors, and `on_failure` is called.
     ///
     /// # Errors
     /// If it cannot be mounted, for example without FUSE, permission or the directory.
-    pub fn at(path: &Path, name: &str, export: Arc<dyn Export>) -> io::Result<Self> {
+    pub fn at(path: &Path, name: &str, export: Arc<dyn Export>, on_failure: OnFailure) -> io::Result<Self> {
         let mut config = Config::default();
         config.mount_options =
             vec![MountOption::FSName(SOURCE.into()), MountOption::RW, MountOption::NoAtime];
         let path = path.canonicalize()?;
         let inode = u64::from(std::process::id()) << 32 | MOUNTS.fetch_add(1, Ordering::Relaxed);
-        let files = OneFile { name: name.into(), export, inode: INodeNo(inode) };
+        let number = Arc::new(OnceLock::new());
+        let end = SessionEnd::new(path.clone(), Arc::clone(&number), on_failure);
+        let files = OneFile { name: name.into(), export, inode: INodeNo(inode), _end: Some(end) };
         let session = fuser::spawn_mount(files, &path, &config)?;
         let identity = identity(&path).filter(|seen| seen.1 == inode);
+        if let Some((device, _)) = identity {
+            let _ = number.set(device);
+        }
         Ok(Self { session: Some(ManuallyDrop::new(session)), path, identity })
     }
 
@@ -210,11 +219,28 @@ fn is_ours(path: &Path) -> bool {
     // Canonicalizes the parent, because the directory itself may be inaccessible.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (Ok(parent), Some(name)) = (parent.canonicalize(), path.file_name()) else { return false };
-    let path = in_mount_table(&parent.join(name));
-    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let there = table.lines().rfind(|line| line.split(' ').nth(4) == Some(&path));
-    let kind_and_source = there.and_then(|line| line.split_once(" - ")).map(|(_, rest)| rest);
-    kind_and_source.is_some_and(|rest| rest.starts_with("fuse") && rest.split(' ').nth(1) == Some(SOURCE))
+    topmost_mount(&parent.join(name)).is_some_and(|mount| mount.is_ours)
+}
+
+/// A line of the mount table.
+struct Mount {
+    /// Device number.
+    number: u64,
+    /// Whether it is of a flashwright server.
+    is_ours: bool,
+}
+
+/// The topmost mount at `path`.
+fn topmost_mount(path: &Path) -> Option<Mount> {
+    let path = in_mount_table(path);
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line = table.lines().rfind(|line| line.split(' ').nth(4) == Some(&path))?;
+    let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
+    let (_, rest) = line.split_once(" - ")?;
+    Some(Mount {
+        number: rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?),
+        is_ours: rest.starts_with("fuse") && rest.split(' ').nth(1) == Some(SOURCE),
+    })
 }
 
 /// Escapes a path as in `/proc/self/mountinfo`.
@@ -246,6 +272,7 @@ struct OneFile {
     export: Arc<dyn Export>,
     /// Inode number shown for the directory.
     inode: INodeNo,
+    _end: Option<SessionEnd>,
 }
 
 impl OneFile {

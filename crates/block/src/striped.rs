@@ -107,7 +107,8 @@ pub fn join(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
         } else if label.members as usize != members.len() {
             format!("belongs to a stripe of {} members, but {} are given", label.members, members.len())
         } else if label.place != place {
-            format!("is given as member {} of its stripe, but is member {}", place + 1, label.place + 1)
+            let labelled = u64::from(label.place) + 1;
+            format!("is given as member {} of its stripe, but is member {labelled}", place + 1)
         } else {
             continue;
         };
@@ -226,6 +227,16 @@ mod tests {
         assert!(refused(&[a, &theirs[1], c]).contains("m1: belongs to another stripe"));
         unlabel(&ours).unwrap();
         assert!(join(&ours).is_err());
+    }
+
+    #[test]
+    fn label_with_the_largest_place_is_refused() {
+        let ours = members(1);
+        label(&ours, 7).unwrap();
+        write(&*ours[0].1, &Label { place: u32::MAX, members: 1, uuid: 7 }.encode()).unwrap();
+        assert!(
+            refused(&[&ours[0]]).contains("is given as member 1 of its stripe, but is member 4294967296")
+        );
     }
 
     /// The other members must not keep labels of a stripe that was not created.

@@ -7,13 +7,14 @@ use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice};
 use flashwright_block::export::{Admission, ByteExport, ClientExport, ClientRules, DeviceExport, Export};
 use flashwright_block::fuse::{Mounted, Unmounted, clear_disconnected, is_disconnected};
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, Timespec, Timestamps, fallocate, futimens};
 use rustix::io::{ReadWriteFlags, pwritev2};
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -56,7 +57,7 @@ fn mount_export(
     export: Arc<dyn Export>,
 ) -> Option<Place> {
     let alone = MOUNTED.lock();
-    match Mounted::at(directory.path(), "disk", export) {
+    match Mounted::at(directory.path(), "disk", export, Box::new(|| panic!("the session panicked"))) {
         Ok(mounted) => Some(Place { mounted, directory, device, _alone: alone }),
         Err(error) => {
             println!("SKIPPED: no FUSE here: {error}");
@@ -170,7 +171,9 @@ fn long_hole_on_device_without_zeroing_trim_is_refused() {
     let memory: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
     let device = Arc::new(FaultDevice::new(memory, 1, Faults::default()));
     let export = ByteExport::new(Arc::new(DeviceExport::new(device)));
-    let Ok(mounted) = Mounted::at(directory.path(), "disk", Arc::new(export)) else { return };
+    let Ok(mounted) = Mounted::at(directory.path(), "disk", Arc::new(export), Box::new(|| ())) else {
+        return;
+    };
     let file = open(&directory);
     file.write_all_at(&vec![7; 1 << 20], 0).unwrap();
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -299,4 +302,24 @@ fn loop_device_on_the_file_carries_a_file_system() {
         assert!(printed.contains("files") && printed.contains("bytes) trimmed"), "{printed}");
     }
     mount.mounted.unmount().unwrap();
+}
+
+/// fuser panics at a time that `SystemTime` cannot hold. Its clients must not wait forever.
+#[test]
+fn session_that_panics_is_unmounted() {
+    let alone = MOUNTED.lock();
+    let directory = tempfile::tempdir().unwrap();
+    let (sender, failed) = std::sync::mpsc::channel();
+    let on_failure = Box::new(move || sender.send(()).unwrap());
+    let Ok(mounted) = Mounted::at(directory.path(), "disk", memory().1, on_failure) else { return };
+    let file = open(&directory);
+    let earliest = Timespec { tv_sec: i64::MIN, tv_nsec: 1 };
+    let times = Timestamps { last_access: earliest, last_modification: earliest };
+    assert!(futimens(&file, &times).is_err());
+    assert!(file.read_exact_at(&mut [0; 512], 0).is_err());
+    failed.recv_timeout(Duration::from_secs(60)).expect("the end is reported");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "the directory below is visible");
+    drop(file);
+    assert_eq!(mounted.unmount().unwrap(), Unmounted::Completely);
+    drop(alone);
 }

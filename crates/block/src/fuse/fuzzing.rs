@@ -16,6 +16,7 @@ use crate::export::{Context, Export, Extent, Operation, Reply, Shape, contract};
 
 const INIT: u32 = 26;
 const GETATTR: u32 = 3;
+const SETATTR: u32 = 4;
 const WRITE: u32 = 16;
 const SETXATTR: u32 = 21;
 const IOCTL: u32 = 39;
@@ -27,6 +28,9 @@ const FORGET: [u32; 2] = [2, 42];
 const HEADER_BYTES: usize = 40;
 const SETXATTR_BYTES: usize = 8;
 const ANSWER_HEADER_BYTES: usize = 16;
+
+/// The seconds and nanoseconds of the three times of `struct fuse_setattr_in`.
+const SETATTR_TIMES: std::ops::Range<usize> = 32..68;
 
 /// Longest answer that fits the socket, and longest body.
 const MAX_ANSWERED_BYTES: u32 = 64 << 10;
@@ -71,7 +75,12 @@ impl Kernel {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("there are sockets");
         let limit = Some(Duration::from_secs(20));
         set_socket_timeout(&socket, Timeout::Recv, limit).expect("a socket has a time limit");
-        let files = OneFile { name: "disk".into(), export: Arc::new(Checked { shape }), inode: INodeNo(7) };
+        let files = OneFile {
+            name: "disk".into(),
+            export: Arc::new(Checked { shape }),
+            inode: INodeNo(7),
+            _end: None,
+        };
         // Version 7.31, a read-ahead of 128 KiB, and FUSE_ASYNC_READ.
         let body: Vec<u8> = [7_u32, 31, 128 << 10, 1].into_iter().flat_map(u32::to_ne_bytes).collect();
         send(&socket, &request(INIT, 1, 0, &body), SendFlags::empty()).expect("the socket has space");
@@ -88,6 +97,9 @@ impl Kernel {
         self.unique = marker;
         let mut body = body.to_vec();
         correct_data_len(code, &mut body);
+        if code == SETATTR {
+            clear_times(&mut body);
+        }
         for request in [request(code, unique, inode, &body), request(GETATTR, marker, 1, &[0; 16])] {
             send(&self.socket, &request, SendFlags::empty()).expect("the session serves requests");
         }
@@ -131,6 +143,15 @@ fn correct_data_len(code: u32, body: &mut [u8]) {
     let data_bytes = data_start.and_then(|start| body.len().checked_sub(start));
     if let (Some(bytes), Some(field)) = (data_bytes, body.get_mut(field..field + 4)) {
         field.copy_from_slice(&u32::try_from(bytes).expect("a body is short").to_ne_bytes());
+    }
+}
+
+/// Clears the times within a request to set attributes. fuser panics at those that `SystemTime` cannot hold; the test
+/// `session_that_panics_is_unmounted` covers them.
+fn clear_times(body: &mut [u8]) {
+    let end = SETATTR_TIMES.end.min(body.len());
+    if let Some(times) = body.get_mut(SETATTR_TIMES.start..end) {
+        times.fill(0);
     }
 }
 

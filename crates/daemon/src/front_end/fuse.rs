@@ -89,7 +89,14 @@ impl FileSystem {
 impl FrontEnd for FileSystem {
     fn start(&mut self, disk: &ServedDisk) -> Result<(), String> {
         self.clear_directory()?;
-        let mounted = Mounted::at(&self.directory, &self.name, disk.export.clone());
+        let place = self.directory.display().to_string();
+        let on_failure = Box::new(move || {
+            log_line(format_args!(
+                "error: --fuse {place}: the FUSE session failed; {place} is unmounted, and programs that have the file open get \
+                 errors from now on: restart the server to mount it again"
+            ));
+        });
+        let mounted = Mounted::at(&self.directory, &self.name, disk.export.clone(), on_failure);
         self.mounted = Some(mounted.map_err(|error| self.refused(&error.to_string()))?);
         let sector_bytes = disk.export.shape().sector_bytes;
         if sector_bytes > LOOP_SECTOR_BYTES {
