@@ -7,7 +7,8 @@ use device::event_loop;
 use crate::Cache;
 use crate::close::within;
 use crate::error::{Inserted, Refusal};
-use crate::hybrid::{Engine, InsertOptions};
+use crate::hybrid::Engine;
+use crate::new_item::InsertOptions;
 
 impl Cache {
     /// As [`insert`](Self::insert), but does not wait: if DRAM is full and flash writes are behind, the item is refused as

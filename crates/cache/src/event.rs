@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use crate::dram::Handle;
 pub use crate::flash::puts::PutEnd;
-use crate::hybrid::{Engine, NewItem};
 use crate::item::{Item, Layer};
 use crate::listener;
+use crate::new_item::NewItem;
 use crate::{KeyHash, Refusal};
 
 /// Receives events: see [`Builder::events`](crate::Builder::events).
@@ -92,10 +92,10 @@ pub enum EventKind {
 
 /// Properties of a new item, for an event that is emitted after the item was linked.
 pub(crate) struct NewItemInfo {
-    key: Box<[u8]>,
-    hash: KeyHash,
-    value_bytes: usize,
-    expiry_seconds: u32,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) hash: KeyHash,
+    pub(crate) value_bytes: usize,
+    pub(crate) expiry_seconds: u32,
 }
 
 /// The sink of one cache.
@@ -153,7 +153,7 @@ impl Events {
     /// Saves the properties of a new item, if its events are to be emitted.
     #[cold]
     #[inline(never)]
-    fn info_of(&self, item: &NewItem<'_>) -> Option<Box<NewItemInfo>> {
+    pub(crate) fn info_of(&self, item: &NewItem<'_>) -> Option<Box<NewItemInfo>> {
         let (hash, key) = (item.hash(), item.key());
         let (value_bytes, expiry_seconds) = (item.len(), item.expiry_seconds());
         self.wants(hash).then(|| Box::new(NewItemInfo { key: key.into(), hash, value_bytes, expiry_seconds }))
@@ -175,44 +175,5 @@ impl<'a> Event<'a> {
     pub(crate) fn of(self, value_bytes: usize, expiry_seconds: u32) -> Self {
         let expiry_seconds = (expiry_seconds != 0).then_some(expiry_seconds);
         Self { value_bytes: Some(value_bytes), expiry_seconds, ..self }
-    }
-}
-
-impl Engine {
-    /// Saves the properties of a new item, if its events are to be emitted.
-    #[inline]
-    pub(crate) fn info_of(&self, item: &NewItem<'_>) -> Option<Box<NewItemInfo>> {
-        self.events.as_ref().and_then(|events| events.info_of(item))
-    }
-
-    /// Emits an event of a new item.
-    #[inline]
-    pub(crate) fn emit_new_item(&self, kind: EventKind, info: Option<Box<NewItemInfo>>) {
-        if let Some(info) = info {
-            self.emit_item(kind, &info.key, info.hash, info.value_bytes, info.expiry_seconds);
-        }
-    }
-
-    /// Emits an event without an item.
-    #[inline]
-    pub(crate) fn emit(&self, kind: EventKind, key: &[u8], hash: KeyHash) {
-        if let Some(events) = &self.events {
-            events.emit(&Event::new(kind, key, hash));
-        }
-    }
-
-    /// Emits an event of an item.
-    #[inline]
-    pub(crate) fn emit_item(
-        &self,
-        kind: EventKind,
-        key: &[u8],
-        hash: KeyHash,
-        value: usize,
-        expiry_seconds: u32,
-    ) {
-        if let Some(events) = &self.events {
-            events.emit(&Event::new(kind, key, hash).of(value, expiry_seconds));
-        }
     }
 }

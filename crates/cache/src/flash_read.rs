@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::KeyHash;
 use crate::dram::{AllocateError, Draft, PoolId};
 use crate::event::EventKind;
-use crate::flash::tier;
+use crate::flash::tag;
 use crate::flash::{FlashValue, Waiting, chain};
 use crate::hybrid::Engine;
 use crate::in_flight::{Joined, Turn};
@@ -71,7 +71,7 @@ impl Engine {
             self.remove(key);
             return None;
         }
-        value.tag = tier::within(value.tag, self.pools);
+        value.tag = tag::within(value.tag, self.pools);
         Some(value)
     }
 
@@ -126,7 +126,7 @@ impl Engine {
         pieces: &[Range<usize>],
     ) -> Result<(Draft<'_>, Vec<Draft<'_>>), AllocateError> {
         let crossing = self.crossing();
-        let pool = PoolId(tier::pool_of(value.tag));
+        let pool = PoolId(tag::pool_of(value.tag));
         let parent = &value[pieces.first().cloned().unwrap_or(0..value.len())];
         let room = self.dram.allocate(pool, key, hash, parent.len(), value.expiry_seconds, &crossing);
         let drafts = room.and_then(|room| {
@@ -149,6 +149,6 @@ fn filled<'a>(mut draft: Draft<'a>, bytes: &[u8]) -> Draft<'a> {
 
 /// The ranges of a chain's pieces in its value on flash; none if it is not a chain.
 fn pieces_of(value: &FlashValue) -> Vec<Range<usize>> {
-    let pieces = if tier::is_chained(value.tag) { chain::pieces(value) } else { None };
+    let pieces = if tag::is_chained(value.tag) { chain::pieces(value) } else { None };
     pieces.unwrap_or_default()
 }

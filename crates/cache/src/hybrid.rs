@@ -18,70 +18,22 @@ use device::{Clock, event_loop};
 use crate::bounded::RemoveOnDrop;
 use crate::close::Closing;
 use crate::config::{Removal, RemoveCallback};
-use crate::dram::{AllocateError, Cursor, Draft, Dram, Handle, PoolId};
+use crate::counters::Counters;
+use crate::dram::{AllocateError, Cursor, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
 use crate::event::{EventKind, Events};
-use crate::flash::tier::{self, Crossing, FlashTier};
-use crate::flash::{FlashItem, Waiting, chain, region};
+use crate::flash::tier::{Crossing, FlashTier};
+use crate::flash::{FlashItem, Waiting, chain, region, tag};
 use crate::in_flight::InFlight;
 use crate::item::{Item, Layer};
-use crate::keys::Removals;
 use crate::listener::{CaughtPanic, Destructor, Listener};
+use crate::new_item::{InsertOptions, NewItem};
+use crate::prefix_removals::PrefixRemovals;
 use crate::spawner::Spawner;
-use crate::stats::Counters;
+use crate::stats::{GetStats, Stats};
 use crate::stop::Stop;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash, coop};
-
-/// Options of an insert.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InsertOptions {
-    /// The pool of the item.
-    pub pool: u8,
-    /// Time to live in seconds. `None` never expires; 0 is never returned. The clock has a resolution of one second, so an item can expire
-    /// up to one second early.
-    pub ttl_seconds: Option<u32>,
-}
-
-/// Methods that take options take them by value or by reference.
-impl From<&InsertOptions> for InsertOptions {
-    fn from(options: &InsertOptions) -> Self {
-        *options
-    }
-}
-
-/// An item under construction: write its value, then insert it.
-pub struct NewItem<'a> {
-    draft: Draft<'a>,
-}
-
-impl NewItem<'_> {
-    pub(crate) fn key(&self) -> &[u8] {
-        self.draft.key()
-    }
-
-    pub(crate) fn hash(&self) -> KeyHash {
-        self.draft.hash()
-    }
-
-    /// 0 means never.
-    pub(crate) fn expiry_seconds(&self) -> u32 {
-        self.draft.expiry_seconds()
-    }
-}
-
-impl std::ops::Deref for NewItem<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.draft
-    }
-}
-
-impl std::ops::DerefMut for NewItem<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.draft
-    }
-}
 
 impl Cache {
     /// Returns the item under `key`. A DRAM hit neither waits nor allocates. The item is pinned until it is dropped, which reduces the
@@ -247,7 +199,7 @@ pub(crate) struct Engine {
     pub(crate) upkeep: Upkeep,
     pub(crate) pools: usize,
     /// Prefixes whose keys are being removed.
-    pub(crate) removals: Removals,
+    pub(crate) removals: PrefixRemovals,
     pub(crate) on_remove: Option<RemoveCallback>,
     pub(crate) on_evict: Option<Listener>,
     /// Called once for each item that leaves the cache.
@@ -324,7 +276,7 @@ impl Engine {
 /// The item's own value, without its chained items, from the single piece that flash stores.
 pub(crate) fn own_value<'a>(item: &FlashItem<'a>) -> &'a [u8] {
     let whole = item.value[0];
-    let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
+    let parent = if tag::is_chained(item.tag) { chain::pieces(whole) } else { None };
     let own = parent.and_then(|pieces| pieces.into_iter().next()).unwrap_or(0..whole.len());
     &whole[own]
 }
@@ -529,5 +481,26 @@ impl Engine {
             }
         }
         worked
+    }
+}
+
+impl Engine {
+    /// Hits of the first DRAM lookup are counted by DRAM, those of the second, under the key's lock, by the engine. A get counts once.
+    fn gets(&self) -> GetStats {
+        let mut gets = self.counters.snapshot();
+        gets.hits_dram += self.dram.hits();
+        gets
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            gets: self.gets(),
+            inserts: self.counters.inserts(),
+            chained: self.counters.chains(),
+            pools: self.dram.stats(),
+            dram_memory: self.dram.memory(),
+            flash: self.flash.as_ref().map(FlashTier::stats),
+            upkeep: self.upkeep.stats(),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::{Deref, Range};
 
 use crate::dram::{Handle, PoolId};
 use crate::flash::FlashValue;
-use crate::flash::tier::pool_of;
+use crate::flash::tag::pool_of;
 
 /// The tier in which an item was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

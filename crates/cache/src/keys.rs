@@ -2,27 +2,11 @@
 //!
 //! Memory has only parts of the hashes of keys on flash. So both operations read the whole flash tier, in large transfers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use device::event_loop;
-use parking_lot::RwLock;
 
 use crate::Cache;
 use crate::flash::Waiting;
 use crate::hybrid::Engine;
-
-/// Prefixes whose keys are being removed.
-#[derive(Default)]
-pub(crate) struct Removals {
-    count: AtomicUsize,
-    prefixes: RwLock<Vec<Box<[u8]>>>,
-}
-
-/// The removal of a prefix, which ends when this is dropped.
-struct Removing<'a> {
-    removals: &'a Removals,
-    prefix: &'a [u8],
-}
 
 impl Cache {
     /// Calls `visit` with the keys of all items on flash and waiting to be written to it, in no order. It reads the whole flash tier, which
@@ -91,29 +75,5 @@ impl Engine {
                 soc.visit_keys(waiting, &mut visit).await;
             }
         }
-    }
-}
-
-impl Removals {
-    fn begin<'a>(&'a self, prefix: &'a [u8]) -> Removing<'a> {
-        self.prefixes.write().push(prefix.into());
-        self.count.fetch_add(1, Ordering::SeqCst);
-        Removing { removals: self, prefix }
-    }
-
-    /// Whether the key is being removed.
-    pub(crate) fn contain(&self, key: &[u8]) -> bool {
-        self.count.load(Ordering::SeqCst) > 0
-            && self.prefixes.read().iter().any(|prefix| key.starts_with(prefix))
-    }
-}
-
-impl Drop for Removing<'_> {
-    fn drop(&mut self) {
-        let mut prefixes = self.removals.prefixes.write();
-        if let Some(at) = prefixes.iter().position(|prefix| **prefix == *self.prefix) {
-            prefixes.swap_remove(at);
-        }
-        self.removals.count.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -18,8 +18,9 @@ use futures_util::{FutureExt, TryFutureExt};
 use parking_lot::Mutex;
 
 use crate::flash::Waiting;
-use crate::hybrid::{Engine, InsertOptions};
+use crate::hybrid::Engine;
 use crate::in_flight::{Joined, Turn};
+use crate::new_item::InsertOptions;
 use crate::{Cache, Item, KeyHash, OwnedItem};
 
 /// The result of [`Cache::get_or_insert_with`] and [`Cache::get_or_fetch`]. Both variants deref to the value.

@@ -13,21 +13,22 @@ use crate::config::{
     CacheConfig, FlashConfig, LogOptions, PairConfig, Partitions, RecoverAfter, Removal, SmallItems,
     in_partition,
 };
+use crate::counters::Counters;
 use crate::dram::{Dram, OnExpiry, OnUnlinkExpired};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
 use crate::expiry_clock::ExpiryClock;
 use crate::flash::journal;
-use crate::flash::pair_store::{Found, PairSetup, earlier_pairs_end};
+use crate::flash::pair::Pair;
+use crate::flash::pair_store::{FlashCallbacks, Found, PairSetup, earlier_pairs_end};
 use crate::flash::soc::SocConfig;
-use crate::flash::tier::{FlashTier, Pair, Parts};
+use crate::flash::tier::{FlashTier, Parts};
 use crate::flash::{DestructorCallback, HashFilter, OnEviction, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
-use crate::keys::Removals;
 use crate::listener::{Destructor, Listener};
+use crate::prefix_removals::PrefixRemovals;
 use crate::spawner::{OwnThread, Spawner};
-use crate::stats::Counters;
 use crate::stop::Stop;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
@@ -94,7 +95,7 @@ impl Cache {
             counters: Counters::new(),
             clock: Arc::clone(clock),
             pools,
-            removals: Removals::default(),
+            removals: PrefixRemovals::default(),
             on_remove: config.on_remove.clone(),
             on_evict: config.on_evict.clone().map(Listener::new),
             destructor: config.item_destructor.clone().map(Destructor::new),
@@ -111,22 +112,6 @@ impl Cache {
 
 /// The engine, which the tiers call; set after the tiers are created.
 type EngineCell = Arc<OnceLock<Weak<Engine>>>;
-
-/// Callbacks of the flash engines.
-#[derive(Clone)]
-pub(crate) struct FlashCallbacks {
-    /// Called for evicted items.
-    pub(crate) on_eviction: OnEviction,
-    /// Called for removed items, if there is an item destructor.
-    pub(crate) on_destructor: Option<DestructorCallback>,
-}
-
-impl FlashCallbacks {
-    /// For checks that open no engine.
-    fn unused() -> Self {
-        Self { on_eviction: Arc::new(|_, _| {}), on_destructor: None }
-    }
-}
 
 fn on_eviction(engine_cell: &EngineCell) -> OnEviction {
     let engine_cell = Arc::clone(engine_cell);

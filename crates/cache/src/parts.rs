@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Inserted, Refusal};
-use crate::hybrid::InsertOptions;
+use crate::new_item::InsertOptions;
 use crate::{Cache, Item, KeyHash};
 
 /// Upper limit of a part's size: large enough that a part costs one transfer, small enough for the size classes of any cache.

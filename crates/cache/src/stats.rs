@@ -1,19 +1,13 @@
 //! Statistics of a cache, nested like its components.
 
-use std::sync::atomic::Ordering;
-
 use device::counters;
 pub use device::counters::CounterTable;
 
 pub use crate::dram::{ClassStats, MemoryStats, PoolStats};
-use crate::error::Refusal;
 pub use crate::flash::puts::PutStats;
 pub use crate::flash::region::RegionStats;
 use crate::flash::region::{RegionStore, WriteHealth};
 pub use crate::flash::soc::SocStats;
-use crate::flash::tier::FlashTier;
-use crate::hybrid::Engine;
-use crate::thread_counters::ThreadCounters;
 
 counters! {
     /// All counters since the cache was opened.
@@ -429,143 +423,5 @@ counters! {
         release_evictions: sum u64,
         /// Failed evictions.
         release_evictions_failed: sum u64,
-    }
-}
-
-/// Counters of gets and inserts.
-pub(crate) struct Counters {
-    usual: ThreadCounters,
-    /// Inserts with other results.
-    inserts: InsertCounters,
-    /// Additions of chained items with other results.
-    chains: ChainCounters,
-}
-
-/// Frequent results of gets and inserts, which each thread counts separately.
-#[derive(Debug, Clone, Copy)]
-enum Usual {
-    HitDram,
-    HitFlash,
-    Miss,
-    Coalesced,
-    Promotion,
-    Stored,
-    Chained,
-}
-
-const USUAL: usize = Usual::Chained as usize + 1;
-
-impl Counters {
-    pub(crate) fn new() -> Self {
-        Self {
-            usual: ThreadCounters::new(USUAL),
-            inserts: InsertCounters::default(),
-            chains: ChainCounters::default(),
-        }
-    }
-
-    pub(crate) fn stored(&self) {
-        self.usual.count(Usual::Stored as usize);
-    }
-
-    pub(crate) fn overtaken(&self) {
-        self.inserts.overtaken.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn present(&self) {
-        self.inserts.present.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn rejected(&self, why: Refusal) {
-        let counter = match why {
-            Refusal::TooLarge { .. } => &self.inserts.rejected_too_large,
-            Refusal::KeyLength(_) => &self.inserts.rejected_key_length,
-            Refusal::AllPinned => &self.inserts.rejected_all_pinned,
-            Refusal::NoSuchPool(_) => &self.inserts.rejected_no_such_pool,
-            Refusal::FlashBehind => &self.inserts.rejected_flash_behind,
-            Refusal::Closed => &self.inserts.rejected_closed,
-            Refusal::NoParent => unreachable!("an insert needs no parent"),
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn inserts(&self) -> InsertStats {
-        InsertStats { stored: self.sum(Usual::Stored), ..self.inserts.read() }
-    }
-
-    pub(crate) fn chained(&self, ended: Result<(), Refusal>) {
-        let counter = match ended {
-            Ok(()) => return self.usual.count(Usual::Chained as usize),
-            Err(Refusal::TooLarge { .. }) => &self.chains.rejected_too_large,
-            Err(Refusal::AllPinned) => &self.chains.rejected_all_pinned,
-            // The other reasons cannot occur for a chained item, because no parent has such a key or pool.
-            Err(
-                Refusal::NoParent
-                | Refusal::KeyLength(_)
-                | Refusal::NoSuchPool(_)
-                | Refusal::FlashBehind
-                | Refusal::Closed,
-            ) => &self.chains.rejected_no_parent,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn chains(&self) -> ChainStats {
-        ChainStats { stored: self.sum(Usual::Chained), ..self.chains.read() }
-    }
-
-    pub(crate) fn hit_dram(&self) {
-        self.usual.count(Usual::HitDram as usize);
-    }
-
-    pub(crate) fn hit_flash(&self) {
-        self.usual.count(Usual::HitFlash as usize);
-    }
-
-    pub(crate) fn miss(&self) {
-        self.usual.count(Usual::Miss as usize);
-    }
-
-    pub(crate) fn coalesced(&self) {
-        self.usual.count(Usual::Coalesced as usize);
-    }
-
-    pub(crate) fn promoted(&self) {
-        self.usual.count(Usual::Promotion as usize);
-    }
-
-    pub(crate) fn snapshot(&self) -> GetStats {
-        GetStats {
-            hits_dram: self.sum(Usual::HitDram),
-            hits_flash: self.sum(Usual::HitFlash),
-            misses: self.sum(Usual::Miss),
-            coalesced: self.sum(Usual::Coalesced),
-            promotions: self.sum(Usual::Promotion),
-        }
-    }
-
-    fn sum(&self, end: Usual) -> u64 {
-        self.usual.sum(end as usize)
-    }
-}
-
-impl Engine {
-    /// Hits of the first DRAM lookup are counted by DRAM, those of the second, under the key's lock, by the engine. A get counts once.
-    fn gets(&self) -> GetStats {
-        let mut gets = self.counters.snapshot();
-        gets.hits_dram += self.dram.hits();
-        gets
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        Stats {
-            gets: self.gets(),
-            inserts: self.counters.inserts(),
-            chained: self.counters.chains(),
-            pools: self.dram.stats(),
-            dram_memory: self.dram.memory(),
-            flash: self.flash.as_ref().map(FlashTier::stats),
-            upkeep: self.upkeep.stats(),
-        }
     }
 }

@@ -13,12 +13,14 @@ mod held_back;
 pub(crate) mod journal;
 pub mod log;
 pub(crate) mod outage;
+pub(crate) mod pair;
 pub(crate) mod pair_store;
 pub(crate) mod puts;
 pub mod region;
 mod small;
 pub mod soc;
 pub mod superblock;
+pub(crate) mod tag;
 pub(crate) mod tier;
 
 use std::ops::{Deref, Range};

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::journal::{self, Chain};
 use super::log::{self, HashLog, LogConfig};
+use super::pair::Pair;
 use super::region::{self, RegionConfig, RegionStore, StoreId};
 use super::small::SmallEngine;
 use super::soc::{Soc, SocConfig};
@@ -21,12 +22,10 @@ use super::superblock::{
     Layout, LayoutConfig, Placed, Recognised, Section, SnapshotError, State, Superblock, read_snapshot,
     recognise,
 };
-use super::tier::Pair;
-use super::{HashFilter, Waiting};
+use super::{DestructorCallback, HashFilter, OnEviction, Waiting};
 use crate::KeyHash;
 use crate::config::{FlashConfig, KeyPrefix, RecoverAfter, Recovery, SmallItems};
 use crate::error::CacheError;
-use crate::open::FlashCallbacks;
 use journals::Chains;
 
 const SOC_SECTION: &str = "soc";
@@ -82,6 +81,22 @@ struct Engines {
     regions: Option<RegionStore>,
     /// Whether each engine restored its section of the snapshot.
     are_restored: bool,
+}
+
+/// Callbacks of the flash engines.
+#[derive(Clone)]
+pub(crate) struct FlashCallbacks {
+    /// Called for evicted items.
+    pub(crate) on_eviction: OnEviction,
+    /// Called for removed items, if there is an item destructor.
+    pub(crate) on_destructor: Option<DestructorCallback>,
+}
+
+impl FlashCallbacks {
+    /// For checks that open no engine.
+    pub(crate) fn unused() -> Self {
+        Self { on_eviction: Arc::new(|_, _| {}), on_destructor: None }
+    }
 }
 
 /// The configuration of a pair that is not open yet.

@@ -14,11 +14,12 @@ use device::{Clock, Device};
 use policy::{Admission, Candidate};
 
 use super::held_back::HeldBack;
-use super::pair_store::PairStore;
+use super::pair::Pair;
 use super::puts::{PutEnd, PutStats, Puts};
 use super::region::{self, Lookup, RegionStore};
 use super::small::{SmallEngine, StagedSmall};
 use super::soc;
+use super::tag::{CHAINED, POOL_BITS};
 use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
 use crate::config::{Destroyed, Partitions, Removal};
@@ -28,10 +29,6 @@ use crate::event::{Event, EventKind, Events};
 use crate::item::Layer;
 use crate::listener::{CaughtPanic, Destructor, Listener};
 use crate::stats::{FlashStats, PairStats};
-
-/// Bit of [`FlashItem::tag`] that marks a chain. The lower bits contain the pool.
-const CHAINED: u16 = 1 << 15;
-const POOL_BITS: u16 = 0xff;
 
 /// Tag of an item in DRAM whose TTL is too short for flash.
 const SHORT_LIVED: u16 = 1;
@@ -47,40 +44,6 @@ pub(crate) struct FlashTier {
     min_ttl_seconds: u32,
     held_back: HeldBack,
     puts: Puts,
-}
-
-/// The two engines of one part of the key space; at least one exists.
-pub(crate) struct Pair {
-    pub(crate) soc: Option<SmallEngine>,
-    pub(crate) regions: Option<RegionStore>,
-    pub(crate) store: PairStore,
-}
-
-impl Pair {
-    /// Largest size of key and value that one of the engines accepts.
-    fn max_item_bytes(&self) -> usize {
-        let soc = self.soc.as_ref().map_or(0, SmallEngine::max_item_bytes);
-        soc.max(self.regions.as_ref().map_or(0, RegionStore::max_item_bytes))
-    }
-}
-
-impl Pair {
-    fn stats(&self) -> PairStats {
-        let mut stats = PairStats::default();
-        if let Some(soc) = &self.soc {
-            let (room, counts) = (soc.room_bytes(), soc.stats());
-            stats.add_engine(room, counts.stored_items, counts.evictions);
-            stats.inserted_bytes += counts.logical_written_bytes;
-            stats.written_bytes += counts.physical_written_bytes;
-        }
-        if let Some(regions) = &self.regions {
-            let (room, counts) = (regions.room_bytes(), regions.stats());
-            stats.add_engine(room, counts.items, counts.evictions);
-            stats.inserted_bytes += counts.inserted_bytes;
-            stats.written_bytes += counts.written_bytes;
-        }
-        stats
-    }
 }
 
 /// An item that has been copied to an engine and waits to become visible there.
@@ -496,21 +459,6 @@ impl Crossing<'_> {
             events.emit(&event.of(victim.value()[0].len(), victim.expiry_seconds()));
         }
     }
-}
-
-/// The pool of an item, by its tag.
-pub(crate) fn pool_of(tag: u16) -> u8 {
-    (tag & POOL_BITS) as u8
-}
-
-/// The tag in a cache with `pools` pools: an item of a removed pool belongs to the first.
-pub(crate) fn within(tag: u16, pools: usize) -> u16 {
-    if usize::from(pool_of(tag)) < pools { tag } else { tag & !POOL_BITS }
-}
-
-/// Whether the tag's value is a chain.
-pub(crate) fn is_chained(tag: u16) -> bool {
-    tag & CHAINED != 0
 }
 
 fn count(counter: &AtomicU64) {

@@ -5,10 +5,10 @@ use device::IoError;
 use super::{CLOCK_SECTION, CLOCK_SECTION_BYTES, REGIONS_JOURNAL_SECTION, REGIONS_SECTION, SOC_SECTION};
 use crate::error::CacheError;
 use crate::flash::Waiting;
+use crate::flash::pair::Pair;
 use crate::flash::region::RegionStore;
 use crate::flash::small::SmallEngine;
 use crate::flash::superblock::{SnapshotWriter, State};
-use crate::flash::tier::Pair;
 
 impl Pair {
     /// Waits until the journals contain all removals before the call.

@@ -4,11 +4,14 @@ use device::Geometry;
 
 use super::bucket::{self, BUCKET_BYTES, ENTRY_BYTES, HEADER_BYTES, NUMBER_BYTES};
 use super::filter::MAX_BYTES_PER_BUCKET;
-use crate::flash::journal::{self, JournalOptions, JournalPlace};
+use crate::flash::journal::{self, JournalOptions, JournalPlace, Position};
 
 /// Bytes of buckets per byte of the journal, beside [`LEAST_JOURNAL_BLOCKS`]: two records for each bucket of 4 KiB.
 const BYTES_PER_JOURNAL_BYTE: u64 = 256;
 const LEAST_JOURNAL_BLOCKS: u64 = 16;
+
+/// Bytes ahead of the bits in a snapshot.
+pub(super) const SNAPSHOT_HEADER_BYTES: usize = 16;
 
 /// Configuration of a [`Soc`](super::Soc).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +155,12 @@ impl SocConfig {
     /// Size of a snapshot.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
-        super::persist::snapshot_bytes(self.bucket_count(), self)
+        let buckets = self.bucket_count();
+        let bits_bytes = buckets.div_ceil(64) * 8;
+        let filters_bytes = buckets * u64::from(self.filter_bytes_per_bucket);
+        let journal_bytes =
+            self.journal_place().map_or(0, |place| bits_bytes + 8 + Position::max_bytes(place.blocks));
+        SNAPSHOT_HEADER_BYTES as u64 + bits_bytes + filters_bytes + journal_bytes
     }
 }
 

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::Soc;
-use super::landing::{Write, WriteInFlight};
-use crate::flash::Waiting;
+use super::write::Write;
 
 /// Maximum number of writes held or in flight while the device fails.
 pub(super) const MOST_WHILE_FAILING: usize = 2;
@@ -46,7 +44,7 @@ impl HeldWrites {
     }
 
     /// Takes the oldest `most` writes that are due.
-    fn take(&self, most: usize, is_due: impl Fn(u64) -> bool) -> Vec<Write> {
+    pub(super) fn take(&self, most: usize, is_due: impl Fn(u64) -> bool) -> Vec<Write> {
         if !self.is_any() {
             return Vec::new();
         }
@@ -62,33 +60,5 @@ impl HeldWrites {
         }
         self.count.store(writes.len(), Ordering::Release);
         taken
-    }
-}
-
-impl Soc {
-    /// Whether a caller waits until no entry is pending. Failed writes are then not retried.
-    pub(super) fn is_settling(&self) -> bool {
-        self.settling.load(Ordering::Acquire) > 0
-    }
-
-    /// Whether a held write can be retried now.
-    pub(super) fn has_held_due(&self) -> bool {
-        self.held.next_due_ns().is_some_and(|due_ns| self.is_held_due(due_ns))
-    }
-
-    /// While the device fails, its pause determines the time of the next retry.
-    fn is_held_due(&self, due_ns: u64) -> bool {
-        self.is_settling()
-            || if self.is_failing() { !self.pauses.is_pause() } else { self.pauses.is_over(due_ns) }
-    }
-
-    /// Retries the held writes that are due: one while the device fails, otherwise all.
-    pub(super) fn take_held(&self, waiting: Waiting) -> impl Iterator<Item = WriteInFlight<'_>> {
-        let most = if self.is_failing() && !self.is_settling() { 1 } else { usize::MAX };
-        let writes = self.held.take(most, |due_ns| self.is_held_due(due_ns));
-        writes.into_iter().map(move |mut write| {
-            write.retry(self, waiting);
-            WriteInFlight::of(self, write)
-        })
     }
 }

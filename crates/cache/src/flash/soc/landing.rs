@@ -6,49 +6,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{IoBuffer, IoError, IoSlice, Pending, Request};
+use device::{IoError, IoSlice, Request};
 
 use super::bucket::{Bucket, BucketId};
+use super::change::Change;
 use super::pending::{Group, Waiter};
-use super::write_back::{Change, Progress};
+use super::write::{Outcome, Progress, Single, Write};
 use super::{Soc, SocStats};
 use crate::flash::Waiting;
-use crate::flash::outage::{Failures, Verdict};
-
-/// A write in flight: its buckets, their new content, and their changes.
-pub struct Write {
-    pub group: Group,
-    pub buffer: Arc<IoBuffer>,
-    /// Offset of the first bucket in the buffer.
-    pub start: usize,
-    pub changes: Vec<Change>,
-    /// The transfer in flight, if there is one.
-    pub under_way: Option<Pending>,
-    pub outcome: Outcome,
-    /// The failed attempts, if there were any.
-    pub failures: Option<Failures>,
-}
-
-/// The progress of a write.
-pub enum Outcome {
-    /// All buckets are on the device, or will be when the transfer in flight completes.
-    Whole,
-    /// The whole write failed, and its buckets are written one by one, so that one bad block does not lose the others.
-    Singly(Vec<Single>),
-}
-
-/// The state of a bucket that is written by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Single {
-    /// Not written yet.
-    Waits,
-    /// On the device, or without items.
-    Written,
-    /// Its write failed.
-    Failed,
-    /// Its write failed and will be retried as a separate write.
-    Held,
-}
+use crate::flash::outage::Verdict;
 
 impl Soc {
     /// The writes in flight that dropped steps left.
@@ -171,7 +137,8 @@ impl Write {
     /// Starts the write of the next bucket by itself, except those that become empty.
     fn write_next(&mut self, soc: &Soc, waiting: Waiting) {
         let Outcome::Singly(singles) = &mut self.outcome else { return };
-        let is_empty = |change: &Change| change.items_after == 0 && !change.must_be_written(soc);
+        let is_empty =
+            |change: &Change| change.items_after == 0 && !change.must_be_written(soc.journal.is_some());
         let empty = singles.iter_mut().zip(&self.changes).filter(|(_, change)| is_empty(change));
         empty.for_each(|(single, _)| *single = Single::Written);
         // The other buckets would fail too; they are retried together.
@@ -231,7 +198,8 @@ impl Write {
             }
             change.count(&mut shard.stats);
             // An empty bucket is usually not written by itself.
-            let is_here = is_written && (is_whole || change.items_after > 0 || change.must_be_written(soc));
+            let is_here = is_written
+                && (is_whole || change.items_after > 0 || change.must_be_written(soc.journal.is_some()));
             if is_lost {
                 soc.record_lost(id);
             } else if is_here {

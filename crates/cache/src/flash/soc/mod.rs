@@ -16,6 +16,7 @@
 
 mod bits;
 mod bucket;
+mod change;
 mod config;
 mod filter;
 #[cfg(feature = "fuzzing")]
@@ -28,8 +29,10 @@ mod leaving;
 mod lookup;
 mod pending;
 mod persist;
+mod report;
 mod settle;
 mod stats;
+mod write;
 mod write_back;
 
 use std::sync::Arc;
@@ -45,7 +48,7 @@ pub use config::{SocConfig, SocConfigError};
 pub(super) use journal::read_journal;
 pub(super) use pending::ENTRY_OVERHEAD_BYTES;
 pub use stats::SocStats;
-pub use write_back::Progress;
+pub use write::Progress;
 
 use super::outage::WritePauses;
 use super::{DestructorCallback, FlashItem, OnEviction, Waiting};
@@ -56,8 +59,8 @@ use bucket::{BucketId, Fingerprint, Identity, Unusable};
 use filter::Filters;
 use held::HeldWrites;
 use journal::BucketJournal;
-use landing::Write;
 use pending::{Shard, Waiter};
+use write::Write;
 
 const SHARDS: usize = 64;
 

@@ -13,10 +13,9 @@
 //!
 //! Little-endian; bits in words of 64. The checksum of the enclosing snapshot covers this section.
 
-use super::{Soc, SocConfig};
-use crate::flash::journal::Position;
+use super::Soc;
+use super::config::SNAPSHOT_HEADER_BYTES as HEADER_BYTES;
 
-const HEADER_BYTES: usize = 16;
 /// Words per piece of a snapshot, which is never in memory as a whole.
 const PIECE_WORDS: usize = 8192;
 
@@ -48,15 +47,6 @@ pub enum RestoreError {
     /// The position of the journal is damaged.
     #[error("the journal's position in the small-object cache's snapshot is damaged")]
     Journal,
-}
-
-/// Size of a snapshot of this number of buckets.
-pub(super) fn snapshot_bytes(buckets: u64, config: &SocConfig) -> u64 {
-    let bits_bytes = buckets.div_ceil(64) * 8;
-    let filters_bytes = buckets * u64::from(config.filter_bytes_per_bucket);
-    let journal_bytes =
-        config.journal_place().map_or(0, |place| bits_bytes + 8 + Position::max_bytes(place.blocks));
-    HEADER_BYTES as u64 + bits_bytes + filters_bytes + journal_bytes
 }
 
 impl Soc {

@@ -7,32 +7,15 @@ use device::{IoBuffer, IoSlice, Pending, Request};
 use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::bucket::{self, Bucket, BucketId, BucketMut, Entry, Fingerprint, NewEntry, Unusable};
+use super::Soc;
+use super::bucket::{Bucket, BucketId, BucketMut};
+use super::change::{Change, ReportedRemovals};
 use super::held;
-use super::landing::{Outcome, Write, WriteInFlight};
-use super::leaving::{LeavingState, ReportedRemovals};
+use super::landing::WriteInFlight;
 use super::pending::{Group, Waiter};
 use super::settle::Settling;
-use super::{Soc, SocStats};
-use crate::config::Removal;
+use super::write::{Outcome, Progress, Write};
 use crate::flash::Waiting;
-
-/// The result of a step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Buckets settled, those of failed writes included.
-    pub buckets: usize,
-    /// Items and tombstones that are no longer pending.
-    pub entries: usize,
-}
-
-impl Progress {
-    /// Whether there was nothing to do.
-    #[must_use]
-    pub fn idle(&self) -> bool {
-        self.buckets == 0
-    }
-}
 
 impl Soc {
     /// Writes pending buckets, those with the most entries first, until the configured number of writes has been made or none is left.
@@ -119,7 +102,7 @@ impl Soc {
             self.apply(bytes, id, (waiters, claim.group().write_number), now_seconds, change);
         }
         let (group, buffer) = (claim.begin(), Arc::new(buffer));
-        let is_new = changes.iter().any(|change| change.must_be_written(self));
+        let is_new = changes.iter().any(|change| change.must_be_written(self.journal.is_some()));
         let under_way = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
         let (outcome, failures) = (Outcome::Whole, None);
         WriteInFlight::of(self, Write { group, buffer, start: 0, changes, under_way, outcome, failures })
@@ -203,128 +186,31 @@ impl Soc {
     }
 }
 
-/// The changes to one bucket of a group.
-#[derive(Default)]
-pub struct Change {
-    has_content: bool,
-    read_failed: bool,
-    unusable: Option<Unusable>,
-    /// Whether its items have changed.
-    is_changed: bool,
-    pub items_before: usize,
-    pub items_after: usize,
-    evicted: u32,
-    expired: u32,
-    /// The items that are no longer in the bucket and must be reported.
-    pub left: Vec<Left>,
-}
-
-/// An item that is no longer in its bucket.
-pub struct Left {
-    pub fingerprint: Fingerprint,
-    pub expiry_seconds: u32,
-    pub tag: u16,
-    pub key: Box<[u8]>,
-    pub value: Box<[u8]>,
-    /// The reason for its destructor call; `None` if it was evicted or expired.
-    pub destructor_reason: Option<Removal>,
-}
-
-impl Left {
-    pub fn of(entry: &Entry<'_>, destructor_reason: Option<Removal>) -> Self {
-        let Entry { fingerprint, expiry_seconds, tag, key, value, .. } = *entry;
-        Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into(), destructor_reason }
+impl Soc {
+    /// Whether a caller waits until no entry is pending. Failed writes are then not retried.
+    pub(super) fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Acquire) > 0
     }
 
-    /// The pending item; `None` for a tombstone.
-    pub fn of_waiter(waiter: &Waiter) -> Option<Self> {
-        let (key, value) = waiter.bytes.as_ref()?.split_at(usize::from(waiter.key_len));
-        let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
-        Some(Self {
-            fingerprint,
-            expiry_seconds,
-            tag,
-            key: key.into(),
-            value: value.into(),
-            destructor_reason: None,
+    /// Whether a held write can be retried now.
+    pub(super) fn has_held_due(&self) -> bool {
+        self.held.next_due_ns().is_some_and(|due_ns| self.is_held_due(due_ns))
+    }
+
+    /// While the device fails, its pause determines the time of the next retry.
+    fn is_held_due(&self, due_ns: u64) -> bool {
+        self.is_settling()
+            || if self.is_failing() { !self.pauses.is_pause() } else { self.pauses.is_over(due_ns) }
+    }
+
+    /// Retries the held writes that are due: one while the device fails, otherwise all.
+    pub(super) fn take_held(&self, waiting: Waiting) -> impl Iterator<Item = WriteInFlight<'_>> {
+        let most = if self.is_failing() && !self.is_settling() { 1 } else { usize::MAX };
+        let writes = self.held.take(most, |due_ns| self.is_held_due(due_ns));
+        writes.into_iter().map(move |mut write| {
+            write.retry(self, waiting);
+            WriteInFlight::of(self, write)
         })
-    }
-}
-
-impl Change {
-    fn of(has_content: bool) -> Self {
-        Self { has_content, ..Self::default() }
-    }
-
-    /// Whether flash must get the new content.
-    ///
-    /// A bucket whose content does not change, because the filter had a false positive for the removed key, is on flash already. One that
-    /// becomes empty is marked in memory as never written; with a journal it is written, because a recovery reads flash.
-    pub fn must_be_written(&self, soc: &Soc) -> bool {
-        if self.items_after > 0 {
-            return self.is_changed;
-        }
-        let had_content = self.items_before > 0 || self.read_failed || self.unusable.is_some();
-        soc.journal.is_some() && had_content
-    }
-
-    /// Records a concurrent clear: the bucket counts as empty.
-    pub fn clear(&mut self) {
-        let Self { has_content, read_failed, unusable, .. } = *self;
-        let left = std::mem::take(&mut self.left);
-        *self = Self { has_content, read_failed, unusable, left, ..Self::default() };
-        self.keep_pending_destructors();
-    }
-
-    /// Keeps only the items whose destructors must be called.
-    pub fn keep_pending_destructors(&mut self) {
-        self.left.retain(|left| left.destructor_reason.is_some());
-    }
-
-    fn unreadable(&mut self) {
-        self.has_content = false;
-        self.read_failed = true;
-    }
-
-    fn settle(
-        &mut self,
-        bucket: &mut BucketMut<'_>,
-        waiter: &Waiter,
-        later: &[Waiter],
-        now_seconds: u32,
-        wanted: ReportedRemovals,
-    ) {
-        let Some(bytes) = &waiter.bytes else {
-            if let Some(why) = waiter.destructor_reason() {
-                let view = bucket.view();
-                let removed = view.entries().filter(|entry| entry.fingerprint == waiter.fingerprint);
-                self.left.extend(removed.map(|entry| Left::of(&entry, Some(why))));
-            }
-            self.is_changed |= bucket.remove(waiter.fingerprint, None) > 0;
-            return;
-        };
-        let (key, value) = bytes.split_at(usize::from(waiter.key_len));
-        self.is_changed |= bucket.remove(waiter.fingerprint, Some(key)) > 0;
-        if bucket::expired(waiter.expiry_seconds, now_seconds) {
-            self.expired += 1;
-            if wanted.all && LeavingState::among(later, waiter.fingerprint) == LeavingState::Leaves {
-                self.left.extend(Left::of_waiter(waiter));
-            }
-            return;
-        }
-        let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
-        let new = NewEntry { fingerprint, expiry_seconds, tag, key, value };
-        self.is_changed = true;
-        self.evicted += bucket.insert(&new, |entry| self.left.extend(wanted.left(entry, later)));
-    }
-
-    pub fn count(&self, stats: &mut SocStats) {
-        stats.read_errors += u64::from(self.read_failed);
-        if let Some(why) = self.unusable {
-            stats.count_unusable(why);
-        }
-        stats.evictions += u64::from(self.evicted);
-        stats.evictions_expired += u64::from(self.expired);
     }
 }
 
@@ -352,12 +238,6 @@ impl Drop for Claim<'_> {
         let freed = group.members().map(put_back).sum();
         self.soc.give_back(freed);
         self.soc.announce_work();
-    }
-}
-
-impl Group {
-    pub(super) fn members(&self) -> impl Iterator<Item = (BucketId, &[Waiter])> {
-        (self.first.0..).map(BucketId).zip(self.frozen.iter().map(|waiters| waiters.as_slice()))
     }
 }
 
