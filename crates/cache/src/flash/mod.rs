@@ -16,6 +16,7 @@ pub(crate) mod outage;
 pub(crate) mod pair;
 pub(crate) mod pair_store;
 pub(crate) mod puts;
+pub(crate) mod read_ahead;
 pub mod region;
 mod small;
 pub mod soc;
@@ -135,6 +136,15 @@ impl Waiting {
         match self {
             Self::Thread => Pending::ready(device.execute(request)),
             Self::Task => device.start(request),
+        }
+    }
+
+    /// Starts a read whose result is needed after those of others. As [`start`](Self::start), but with [`Waiting::Thread`] the kernel
+    /// makes several of them at the same time. Devices without an engine, such as simulated ones, complete it within the call.
+    fn start_ahead(self, device: &dyn Device, request: Request) -> Pending {
+        match self {
+            Self::Thread if device.engine().is_some() => device.start(request),
+            _ => self.start(device, request),
         }
     }
 

@@ -215,11 +215,11 @@ impl Shape {
         u64::from(self.pages_per_region) * u64::from(self.page_bytes)
     }
 
-    /// Bytes of the index and of the fences of all regions.
+    /// Bytes of the index, and of the fences and hit pages of all regions.
     #[must_use]
     pub fn index_bytes(&self, shards: usize) -> u64 {
         let lines = shards as u64 * u64::from(self.lines_per_shard) * u64::from(LINE_BITS / 8);
-        lines + self.log_pages * 2 + u64::from(self.max_regions) * 64
+        lines + self.log_pages * 2 + self.log_pages / 8 + u64::from(self.max_regions) * 88
     }
 
     /// Bits of an index slot.

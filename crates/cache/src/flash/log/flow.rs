@@ -22,7 +22,7 @@ impl HashLog {
     /// Whether a [`step`](Self::step) has work: a transfer of a region is [due](super::pace), or removals are to be completed.
     #[must_use]
     pub fn wants_step(&self) -> bool {
-        if self.removals_pending.load(Ordering::Acquire) > 0 {
+        if self.removals_pending.load(Ordering::Acquire) > 0 || self.has_reads.load(Ordering::Acquire) {
             return true;
         }
         let pauses = self.pauses.is_pause();

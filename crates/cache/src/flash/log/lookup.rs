@@ -90,8 +90,8 @@ impl Lookup<'_> {
     async fn read_candidates(&self, candidates: Candidates) -> Outcome {
         for &sequence in candidates.as_slice() {
             let Some(region) = self.log.region(sequence) else { return Outcome::Overtaken };
-            let Some(page) = region.fences.page_of(self.hash) else { continue };
-            let read = self.log.read_page(&region, page, self.waiting).await;
+            let Some(page_number) = region.fences.page_of(self.hash) else { continue };
+            let read = self.log.read_page(&region, page_number, self.waiting).await;
             let mut shard = self.shard();
             shard.stats.bucket_reads += 1;
             let live = self.log.live();
@@ -103,7 +103,7 @@ impl Lookup<'_> {
                 shard.stats.read_errors += 1;
                 return Outcome::Done(None);
             };
-            let found = match Page::open(&buffer, self.log.identity(&region, page)) {
+            let found = match Page::open(&buffer, self.log.identity(&region, page_number)) {
                 Ok(page) => page.find(self.key).map(|it| (it.value_range(), it.expiry_seconds, it.tag)),
                 Err(why) => {
                     match why {
@@ -123,6 +123,8 @@ impl Lookup<'_> {
             }
             shard.stats.hits += 1;
             shard.lines.mark_hit(entry);
+            drop(shard);
+            region.hit_pages.add(page_number);
             return Outcome::Done(Some(FlashValue::read(buffer, value, expiry_seconds, tag)));
         }
         Outcome::Done(None)

@@ -27,6 +27,7 @@ mod config;
 mod evict;
 mod fences;
 mod flow;
+mod hit_pages;
 mod index;
 mod keys;
 mod lookup;
@@ -42,7 +43,6 @@ mod tests;
 mod write;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
@@ -62,6 +62,7 @@ use crate::KeyHash;
 use crate::config::Removal;
 use crate::sync::{Mutex, RwLock, step};
 use fences::Fences;
+use hit_pages::HitPages;
 use index::{Address, Lines, Live, SlotFormat};
 use removal::PendingRemovals;
 use table::{Buffered, Tables};
@@ -96,8 +97,10 @@ pub struct HashLog {
     buffered_bytes: AtomicUsize,
     /// Whether a step is writing a region.
     is_writing: AtomicBool,
-    /// The region that the next step continues to write.
-    unfinished: Mutex<Option<write::RegionWrite>>,
+    /// The work that the next step continues.
+    unfinished: Mutex<write::Work>,
+    /// Whether reads of an eviction are in flight that no step waits for.
+    has_reads: AtomicBool,
     /// Records removals and regions, if the log is recovered after a kill.
     journal: Option<Journal>,
     counters: Counters,
@@ -131,9 +134,16 @@ struct Region {
     /// The page of the ring at which it begins, as [`HashLog::next_page`] counts.
     start_page: u64,
     fences: Fences,
+    hit_pages: HitPages,
 }
 
 impl Region {
+    /// A region none of whose items was read.
+    fn new(sequence: u64, start_page: u64, fences: Fences) -> Self {
+        let hit_pages = HitPages::none(fences.deviations().len());
+        Self { sequence, start_page, fences, hit_pages }
+    }
+
     fn pages(&self) -> u64 {
         self.fences.deviations().len() as u64
     }
@@ -236,6 +246,7 @@ impl HashLog {
             buffered_bytes: AtomicUsize::new(0),
             is_writing: AtomicBool::new(false),
             unfinished: Mutex::default(),
+            has_reads: AtomicBool::new(false),
             counters: Counters::default(),
             pauses: WritePauses::default(),
             room: Event::new(),
@@ -300,6 +311,7 @@ impl HashLog {
                 key_len: u8::try_from(item.key.len()).expect("checked by `fits`"),
                 tag: item.tag,
                 expiry_seconds: item.expiry_seconds,
+                is_on_flash: false,
             },
         })
     }
@@ -349,8 +361,8 @@ impl HashLog {
             }
             filling.open > sequence
         };
-        // Its page may be written already, or will be.
-        if is_sealed {
+        // Its page may be written already, or will be. A readmitted item has an older page.
+        if is_sealed || item.is_on_flash {
             self.journal_removal(hash);
         }
         Some(item)
@@ -439,7 +451,7 @@ impl HashLog {
             || !shard.lines.candidates(&address, self.live()).after(removed).as_slice().is_empty()
     }
 
-    /// The most memory that the log takes: index, fences, and items of the open and sealed regions.
+    /// The most memory that the log takes: index, fences, items of the open and sealed regions, and reads of an eviction.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.index_bytes() + self.buffer_limit_bytes()
@@ -451,7 +463,7 @@ impl HashLog {
         self.shape.index_bytes(SHARDS) as usize
     }
 
-    /// Memory for items that are not written, with the overhead of items of the expected size.
+    /// Memory for items that are not written, with the overhead of items of the expected size, and for reads of an eviction.
     #[must_use]
     pub fn buffer_limit_bytes(&self) -> usize {
         buffer_bytes(&self.config, &self.shape) as usize
@@ -546,21 +558,13 @@ impl HashLog {
         self.pages_offset + page % self.shape.log_pages * u64::from(self.shape.page_bytes)
     }
 
-    /// The transfer of a region's pages from `first` on. It does not cross the end of the ring; empty at the end of the region.
-    fn transfer(&self, start_page: u64, pages: u64, first: u64) -> Range<u64> {
-        let (page_bytes, limit_bytes) = (self.shape.page_bytes, self.config.max_write_bytes);
-        let most = self.device.geometry().transfer_units(page_bytes.into(), limit_bytes.into());
-        let to_end = self.shape.log_pages - (start_page + first) % self.shape.log_pages;
-        first..pages.min(first + most.min(to_end))
-    }
-
     fn identity(&self, region: &Region, page: u32) -> page::Identity {
         let (generation, sequence) = (self.config.generation, region.sequence);
         page::Identity { generation, sequence, page, scale_pages: region.fences.scale_pages() }
     }
 }
 
-/// Memory of a log: of its index, and of items that are not written. For a configuration that is [valid](LogConfig::check).
+/// Memory of a log: of its index, and of items that are not written and reads of an eviction. For a configuration that is [valid](LogConfig::check).
 #[must_use]
 pub fn memory_of(config: &LogConfig) -> (u64, u64) {
     let shape = config.shape(SHARDS);
@@ -569,7 +573,8 @@ pub fn memory_of(config: &LogConfig) -> (u64, u64) {
 
 fn buffer_bytes(config: &LogConfig, shape: &Shape) -> u64 {
     let items = shape.region_bytes() / u64::from(config.expected_item_bytes);
-    (1 + MAX_SEALED as u64) * (shape.region_bytes() + items * table::OVERHEAD_BYTES as u64)
+    let regions = (1 + MAX_SEALED as u64) * (shape.region_bytes() + items * table::OVERHEAD_BYTES as u64);
+    regions + evict::read_bytes(config, shape)
 }
 
 /// Bits of a hash for shard and lines, independent of its top bits.

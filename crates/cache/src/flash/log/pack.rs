@@ -107,7 +107,14 @@ mod tests {
     use crate::KeyHash;
 
     fn item(hash: u64, len: usize) -> Buffered {
-        Buffered { hash: KeyHash(hash), bytes: vec![7; len].into(), key_len: 1, tag: 0, expiry_seconds: 0 }
+        Buffered {
+            hash: KeyHash(hash),
+            bytes: vec![7; len].into(),
+            key_len: 1,
+            tag: 0,
+            expiry_seconds: 0,
+            is_on_flash: false,
+        }
     }
 
     fn random_items(seed: u64, count: usize) -> Vec<Buffered> {

@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 
 use super::config::Shape;
 use super::fences::Fences;
+use super::hit_pages::HitPages;
 use super::{HashLog, LogConfig, Region, SHARDS};
 use crate::flash::journal::{Journal, Position};
 
@@ -210,7 +211,9 @@ fn decode_region(bytes: &[u8], shape: &Shape) -> Option<(Region, i64)> {
     let deviations = bytes[REGION_HEADER_BYTES..].chunks_exact(2).take(pages as usize);
     let deviations = deviations.map(|bytes| i16::from_le_bytes([bytes[0], bytes[1]])).collect();
     let fences = Fences::restored(scale_pages, deviations);
-    let region = Region { sequence: u64_at(bytes, 0), start_page: u64_at(bytes, 8), fences };
+    // The index has the items that were read, but not their pages.
+    let hit_pages = HitPages::all(pages as usize);
+    let region = Region { sequence: u64_at(bytes, 0), start_page: u64_at(bytes, 8), fences, hit_pages };
     Some((region, u64_at(bytes, 24).cast_signed()))
 }
 

@@ -2,15 +2,17 @@
 //!
 //! The journal is replayed in order: at a region's record, the region is read and its items are inserted into the index; a removal
 //! removes entries. The removal of an item of a region that was still being written precedes that region's record, and is kept until
-//! then. Items of regions without a record were in memory only and are lost, as are those of an eviction in progress. The items of a page
-//! that cannot be read or verified are lost.
+//! then. Items of regions without a record were in memory only and are lost, except readmitted ones: the region from which they were
+//! read is used until it is overwritten. The items of a page that cannot be read or verified are lost.
+//!
+//! With callbacks, a region is lost as soon as its eviction begins, since its items may have been reported.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{Device, Request};
-use futures_util::StreamExt;
+use device::{Device, Outcome};
 
 use super::fences::{self, Fences};
 use super::index::{Address, Inserted, WhenFull};
@@ -20,6 +22,7 @@ use crate::KeyHash;
 use crate::flash::Waiting;
 use crate::flash::journal::block::{Record, RegionRecord, RemovedAddress};
 use crate::flash::journal::{Chain, ChainError, Journal};
+use crate::flash::read_ahead::read_all;
 
 /// Bytes of one read, and reads in flight.
 const READ_BYTES: u64 = 1 << 20;
@@ -188,50 +191,22 @@ impl HashLog {
         let place = self.place(sequence);
         self.live_items[place].store(0, Ordering::Relaxed);
         self.newest.store(sequence, Ordering::Release);
+        let page_bytes = self.shape.page_bytes as usize;
         let mut firsts = Vec::with_capacity(pages as usize);
-        let (chunk, page_bytes) = (self.pages_per_read(), self.shape.page_bytes as usize);
-        let reads = (0..pages).step_by(chunk as usize).map(|first| {
-            let count = chunk.min(pages - first);
-            let reads = self.read_pages(start_page + u64::from(first), count, waiting);
-            async move { (first, count, reads.await) }
-        });
-        let mut reads = futures_util::stream::iter(reads).buffered(READS);
-        while let Some((first, count, bytes)) = reads.next().await {
-            for page in first..first + count {
-                let bytes = &bytes[(page - first) as usize * page_bytes..][..page_bytes];
+        let replay = |pages: Range<u64>, read: Outcome| {
+            for (at, page) in pages.enumerate() {
+                let page = page as u32;
                 let identity =
                     page::Identity { generation: self.config.generation, sequence, page, scale_pages };
-                let opened = Page::open(bytes, identity).ok();
+                let bytes = read.as_ref().ok().map(|bytes| &bytes[at * page_bytes..][..page_bytes]);
+                let opened = bytes.and_then(|bytes| Page::open(bytes, identity).ok());
                 firsts.push(opened.and_then(|page| self.replay_page(page, sequence, scale_pages, ahead)));
             }
-        }
-        drop(reads);
-        let region = Region { sequence, start_page, fences: Fences::rebuilt(scale_pages.max(1), &firsts) };
+        };
+        let reads = self.reads(start_page, pages.into(), READ_BYTES);
+        read_all(&*self.device, waiting, READS, reads, replay).await;
+        let region = Region::new(sequence, start_page, Fences::rebuilt(scale_pages.max(1), &firsts));
         self.regions.write()[place] = Some(Arc::new(region));
-    }
-
-    fn pages_per_read(&self) -> u32 {
-        self.device.geometry().transfer_units(self.shape.page_bytes.into(), READ_BYTES) as u32
-    }
-
-    /// Reads pages that may continue at the start of the ring.
-    async fn read_pages(&self, start_page: u64, count: u32, waiting: Waiting) -> Vec<u8> {
-        let page_bytes = self.shape.page_bytes as usize;
-        let mut bytes = Vec::with_capacity(count as usize * page_bytes);
-        let to_end = self.shape.log_pages - start_page % self.shape.log_pages;
-        let head = u64::from(count).min(to_end);
-        for (page, count) in [(start_page, head), (start_page + head, u64::from(count) - head)] {
-            if count > 0 {
-                let request = Request::read(self.page_offset(page), count as usize * page_bytes);
-                let read = waiting.start(&*self.device, request).await;
-                // Pages that cannot be read are not verified later.
-                match read {
-                    Ok(read) => bytes.extend_from_slice(&read),
-                    Err(_) => bytes.resize(bytes.len() + count as usize * page_bytes, 0),
-                }
-            }
-        }
-        bytes
     }
 
     /// Enters the items of a page. Returns the position of the first one.
@@ -296,7 +271,7 @@ impl HashLog {
             self.lose_regions_below(floor);
         }
         let start_page = self.next_page.load(Ordering::Acquire);
-        let region = Region { sequence, start_page, fences: Fences::rebuilt(1, &[]) };
+        let region = Region::new(sequence, start_page, Fences::rebuilt(1, &[]));
         let record = RegionRecord { sequence, start: start_page, len: 0, detail: 1 };
         if let Some(floor) = journal.add_region(&record, sequence) {
             self.lose_regions_below(floor);

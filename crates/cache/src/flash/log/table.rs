@@ -20,6 +20,8 @@ pub struct Buffered {
     pub key_len: u8,
     pub tag: u16,
     pub expiry_seconds: u32,
+    /// Whether a live region may hold the item too: it was readmitted. Its removal must be recorded.
+    pub is_on_flash: bool,
 }
 
 impl Buffered {

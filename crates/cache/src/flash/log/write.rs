@@ -1,9 +1,11 @@
 //! The background step: writes a sealed region and publishes its items in the index.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::{IoSlice, Request};
+use futures_util::future::select;
 use hashbrown::HashSet;
 
 use super::evict::Eviction;
@@ -38,13 +40,32 @@ pub(super) struct RegionWrite {
     /// Items whose address is also that of another item. They move to the next region.
     colliding: Vec<Buffered>,
     plan: Plan,
-    eviction: Option<Eviction>,
     /// `None` until the log has space for it.
     region: Option<Region>,
+    /// Pages to be read for an eviction during the write, so that the log has space for the next region.
+    pages_to_evict: u64,
     /// Pages written or failed.
     pages_done: u64,
     failed: Vec<usize>,
     progress: Written,
+}
+
+impl RegionWrite {
+    /// Whether the next read of the region that is evicted meanwhile is due. The last one is due when half of the pages are written, so
+    /// that all are complete before the next write begins.
+    fn is_read_due(&self, eviction: &Eviction) -> bool {
+        let pages = self.plan.pages.len() as u64;
+        self.pages_to_evict > 0
+            && eviction.pages_left() * pages
+                >= pages.saturating_sub(2 * self.pages_done) * self.pages_to_evict
+    }
+}
+
+/// What steps continue one after another. A dropped step drops it.
+#[derive(Default)]
+pub(super) struct Work {
+    write: Option<RegionWrite>,
+    eviction: Option<Eviction>,
 }
 
 /// The state of a write after a transfer.
@@ -86,7 +107,7 @@ impl HashLog {
         let Some(_writing) = Writing::begin(self) else { return Progress::default() };
         let is_to_be_settled = self.filling.lock().is_to_be_settled();
         if self.pauses.is_pause() && !is_to_be_settled {
-            return Progress::default();
+            return self.finish_reads(waiting, now_seconds).await;
         }
         let on_failure = if is_to_be_settled { OnFailure::Lose } else { OnFailure::Pause };
         self.write_due(waiting, now_seconds, on_failure).await
@@ -133,22 +154,72 @@ impl HashLog {
 
     /// Makes the transfers that are due of the oldest sealed region, and publishes it after the last one.
     async fn write_due(&self, waiting: Waiting, now_seconds: u32, on_failure: OnFailure) -> Progress {
-        let unfinished = self.unfinished.lock().take();
-        let mut write = match unfinished {
-            Some(write) => write,
-            None => match self.next_sealed() {
-                Some(sequence) => self.begin_write(sequence, now_seconds),
-                None => return Progress::default(),
-            },
+        let mut work = self.take_work();
+        let progress = self.continue_work(&mut work, waiting, now_seconds, on_failure).await;
+        self.leave_work(work);
+        progress
+    }
+
+    fn take_work(&self) -> Work {
+        self.has_reads.store(false, Ordering::Release);
+        std::mem::take(&mut *self.unfinished.lock())
+    }
+
+    fn leave_work(&self, work: Work) {
+        let has_reads = work.eviction.as_ref().is_some_and(Eviction::has_reads);
+        *self.unfinished.lock() = work;
+        self.has_reads.store(has_reads, Ordering::Release);
+    }
+
+    /// Evicts the items of reads that are in flight.
+    async fn finish_reads(&self, waiting: Waiting, now_seconds: u32) -> Progress {
+        let mut work = self.take_work();
+        let progress = self.take_reads(&mut work.eviction, waiting, now_seconds).await;
+        self.leave_work(work);
+        progress
+    }
+
+    async fn take_reads(
+        &self,
+        eviction: &mut Option<Eviction>,
+        waiting: Waiting,
+        now_seconds: u32,
+    ) -> Progress {
+        let mut progress = Progress::default();
+        while let Some(begun) = eviction.as_mut().filter(|begun| begun.has_reads()) {
+            self.evict_next(begun, waiting, now_seconds).await;
+            progress.entries += 1;
+        }
+        progress
+    }
+
+    async fn continue_work(
+        &self,
+        Work { write: unfinished, eviction }: &mut Work,
+        waiting: Waiting,
+        now_seconds: u32,
+        on_failure: OnFailure,
+    ) -> Progress {
+        let next = || self.next_sealed().map(|sequence| self.begin_write(sequence, now_seconds));
+        let Some(mut write) = unfinished.take().or_else(next) else {
+            return self.take_reads(eviction, waiting, now_seconds).await;
         };
         let mut progress = Progress::default();
-        while self.note_progress(&write) || on_failure == OnFailure::Lose {
+        loop {
+            if let Some(begun) = eviction.as_mut() {
+                self.evict_complete(begun, now_seconds);
+            }
+            if !self.note_progress(&write) && on_failure == OnFailure::Pause {
+                let Some(begun) = eviction.as_mut().filter(|begun| begun.has_reads()) else { break };
+                self.evict_next_or_work(begun, waiting, now_seconds).await;
+                continue;
+            }
             let done_before = write.progress.done;
-            match self.transfer_next(&mut write, waiting, on_failure).await {
+            match self.transfer_next(&mut write, eviction, waiting, on_failure).await {
                 Transferred::More => progress.buckets += (write.progress.done - done_before) as usize,
                 Transferred::All => {
                     let items = write.items.len();
-                    self.end_write(write, waiting).await;
+                    self.end_write(write, eviction, waiting).await;
                     return Progress { buckets: progress.buckets.max(1), entries: items };
                 }
                 Transferred::Failed => {
@@ -157,8 +228,20 @@ impl HashLog {
                 }
             }
         }
-        *self.unfinished.lock() = Some(write);
+        *unfinished = Some(write);
         progress
+    }
+
+    /// Waits for the next read of an eviction, and evicts its items, unless a transfer becomes due before.
+    async fn evict_next_or_work(&self, eviction: &mut Eviction, waiting: Waiting, now_seconds: u32) {
+        let work = self.work.listen();
+        let next = self.evict_next(eviction, waiting, now_seconds);
+        if waiting == Waiting::Thread {
+            return next.await;
+        }
+        if !self.is_write_due(&self.filling.lock()) {
+            select(pin!(next), work).await;
+        }
     }
 
     fn begin_write(&self, sequence: u64, now_seconds: u32) -> RegionWrite {
@@ -166,15 +249,15 @@ impl HashLog {
         let plan = pack::plan(&items, self.shape.pages_per_region, self.shape.page_bytes as usize);
         self.measure_waste(&items, &plan);
         let progress = Written { done: 0, total: plan.pages.len() as u64 };
-        let (eviction, region, pages_done, failed) = (None, None, 0, Vec::new());
+        let (region, pages_to_evict, pages_done, failed) = (None, 0, 0, Vec::new());
         RegionWrite {
             sequence,
             now_seconds,
             items,
             colliding,
             plan,
-            eviction,
             region,
+            pages_to_evict,
             pages_done,
             failed,
             progress,
@@ -188,21 +271,32 @@ impl HashLog {
         self.is_write_due(&filling)
     }
 
-    /// Reads the next pages of a region that is evicted to make space, or writes the next pages.
+    /// Makes the next transfer: a read of a region that is evicted, or a write.
     async fn transfer_next(
         &self,
         write: &mut RegionWrite,
+        eviction: &mut Option<Eviction>,
         waiting: Waiting,
         on_failure: OnFailure,
     ) -> Transferred {
         let pages = write.plan.pages.len() as u64;
         if write.region.is_none() {
-            if !self.make_space(write, waiting).await {
+            if !self.make_space(write, eviction, waiting).await {
                 return Transferred::More;
             }
             let start_page = self.next_page.load(Ordering::Acquire);
             let fences = write.plan.fences.clone();
-            write.region = Some(Region { sequence: write.sequence, start_page, fences });
+            write.region = Some(Region::new(write.sequence, start_page, fences));
+            if on_failure == OnFailure::Pause {
+                self.evict_ahead(write, eviction);
+            }
+        }
+        if let Some(begun) = eviction
+            && begun.can_read()
+            && write.is_read_due(begun)
+        {
+            write.progress.done += self.start_read(begun, waiting);
+            return Transferred::More;
         }
         if write.pages_done < pages && !self.write_pages(write, waiting, on_failure).await {
             return Transferred::Failed;
@@ -211,26 +305,41 @@ impl HashLog {
     }
 
     /// Evicts the next part of the oldest region, unless the log has space. Returns whether it has.
-    async fn make_space(&self, write: &mut RegionWrite, waiting: Waiting) -> bool {
-        if write.eviction.is_none() {
-            if self.has_space(write.sequence, write.plan.pages.len() as u64, write.items.len()) {
-                return true;
-            }
-            write.eviction = self.begin_eviction();
-            write.progress.total += write.eviction.as_ref().map_or(0, Eviction::pages_left);
+    async fn make_space(
+        &self,
+        write: &mut RegionWrite,
+        eviction: &mut Option<Eviction>,
+        waiting: Waiting,
+    ) -> bool {
+        if self.has_space(write.sequence, write.plan.pages.len() as u64, write.items.len()) {
+            return true;
         }
-        if let Some(eviction) = &mut write.eviction {
-            let (pages, is_end) = self.continue_eviction(eviction, waiting, write.now_seconds).await;
-            write.progress.done += pages;
-            if is_end {
-                write.eviction = None;
-            }
+        let Some(begun) = eviction else {
+            *eviction = self.begin_eviction();
+            write.progress.total += eviction.as_ref().map_or(0, Eviction::pages_left);
+            return false;
+        };
+        if begun.can_read() {
+            write.progress.done += self.start_read(begun, waiting);
+        } else {
+            self.evict_next(begun, waiting, write.now_seconds).await;
         }
+        self.end_if_read(eviction);
         false
     }
 
+    /// Begins to evict the oldest region if the log will have no space for the region after this one. Its items are read during the write.
+    fn evict_ahead(&self, write: &mut RegionWrite, eviction: &mut Option<Eviction>) {
+        let pages = write.plan.pages.len() as u64 + u64::from(self.shape.pages_per_region);
+        if eviction.is_none() && !self.has_space(write.sequence + 1, pages, write.items.len() * 2) {
+            *eviction = self.begin_eviction_ahead();
+        }
+        write.pages_to_evict = eviction.as_ref().map_or(0, Eviction::pages_left);
+        write.progress.total += write.pages_to_evict;
+    }
+
     /// Publishes a region whose pages are written.
-    async fn end_write(&self, write: RegionWrite, waiting: Waiting) {
+    async fn end_write(&self, write: RegionWrite, eviction: &mut Option<Eviction>, waiting: Waiting) {
         let RegionWrite { sequence, now_seconds, items, colliding, plan, region, failed, .. } = write;
         let region = region.expect("its pages are written");
         self.report_expired(sequence, now_seconds);
@@ -245,7 +354,7 @@ impl HashLog {
         }
         self.finish(sequence, now_seconds);
         while !self.place_overflow() {
-            self.evict_oldest(waiting, now_seconds).await;
+            self.evict_oldest(eviction, waiting, now_seconds).await;
         }
     }
 
@@ -285,7 +394,8 @@ impl HashLog {
         let page_bytes = self.shape.page_bytes as usize;
         let RegionWrite { items, plan, region, pages_done, failed, progress, .. } = write;
         let region = region.as_ref().expect("the log has space for it");
-        let range = self.transfer(region.start_page, region.pages(), *pages_done);
+        let limit_bytes = self.config.max_write_bytes.into();
+        let range = self.transfer(region.start_page, region.pages(), *pages_done, limit_bytes);
         let (first, pages) = (range.start as usize, &plan.pages[range.start as usize..range.end as usize]);
         let identity = |page: usize| self.identity(region, (first + page) as u32);
         let buffer = Arc::new(pack::encode(items, pages, page_bytes, identity));

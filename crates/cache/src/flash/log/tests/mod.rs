@@ -4,6 +4,8 @@
 #[cfg(not(shuttle))]
 mod behaviour;
 #[cfg(not(shuttle))]
+mod evict;
+#[cfg(not(shuttle))]
 mod model;
 #[cfg(not(shuttle))]
 mod outage;

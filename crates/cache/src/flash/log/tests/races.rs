@@ -94,9 +94,9 @@ impl Scene {
         block_on(self.log.step(Waiting::Thread, NOW));
     }
 
-    /// Evicts the oldest region, that of the key in a full log.
+    /// Evicts the oldest region, that of the key in a full log, from its first page on.
     fn evict(&self) {
-        block_on(self.log.evict_oldest(Waiting::Thread, NOW));
+        block_on(self.log.evict_oldest(&mut None, Waiting::Thread, NOW));
     }
 
     /// The version found; never one older than an acknowledged one.
