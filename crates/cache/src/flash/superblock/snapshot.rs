@@ -18,6 +18,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::layout::Layout;
 use crate::flash::Waiting;
+use crate::flash::read_ahead::ReadAhead;
 
 /// The location of a snapshot, and its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub enum SnapshotError {
 const HEADER_BYTES: usize = 10;
 const CHECKSUM_BYTES: usize = 8;
 const PIECE_BYTES: u64 = 1 << 20;
+/// Pieces that are read at the same time.
+const READS: usize = 8;
 
 /// Writes a snapshot section by section.
 pub struct SnapshotWriter<'a> {
@@ -199,7 +202,16 @@ pub async fn read_snapshot(
     place: SnapshotPlace,
     waiting: Waiting,
 ) -> Result<Vec<Section>, SnapshotError> {
-    let mut reader = Reader { device, waiting, place, piece: IoBuffer::zeroed(0), used: 0, read_bytes: 0 };
+    let mut reader = Reader {
+        device,
+        waiting,
+        place,
+        reads: ReadAhead::default(),
+        started_bytes: 0,
+        piece: IoBuffer::zeroed(0),
+        used: 0,
+        read_bytes: 0,
+    };
     let mut sections = Vec::new();
     while let Some(section) = reader.section().await? {
         sections.push(section);
@@ -211,6 +223,10 @@ struct Reader<'a> {
     device: &'a dyn Device,
     waiting: Waiting,
     place: SnapshotPlace,
+    /// The pieces after `piece`.
+    reads: ReadAhead<()>,
+    /// Bytes whose read was started.
+    started_bytes: u64,
     piece: IoBuffer,
     used: usize,
     /// Bytes returned so far.
@@ -246,7 +262,7 @@ impl Reader<'_> {
         let mut taken = Vec::with_capacity(len);
         while taken.len() < len {
             if self.used == self.piece.len() {
-                self.read_piece(taken.len() as u64).await?;
+                self.next_piece().await?;
             }
             let here = (len - taken.len()).min(self.piece.len() - self.used);
             taken.extend_from_slice(&self.piece[self.used..self.used + here]);
@@ -256,13 +272,18 @@ impl Reader<'_> {
         Ok(taken)
     }
 
-    async fn read_piece(&mut self, ahead_bytes: u64) -> Result<(), SnapshotError> {
-        let at = self.read_bytes + ahead_bytes;
-        let block_bytes = self.device.geometry().block_bytes as usize;
-        let left = usize::try_from(self.place.bytes - at).unwrap_or(usize::MAX);
-        let len = left.min(piece_bytes(self.device)).next_multiple_of(block_bytes);
-        let request = Request::read(self.place.offset + at, len);
-        self.piece = self.waiting.start(self.device, request).await?;
+    /// Takes the next piece. The snapshot has more bytes than those taken.
+    async fn next_piece(&mut self) -> Result<(), SnapshotError> {
+        while self.reads.len() < READS && self.started_bytes < self.place.bytes {
+            let block_bytes = u64::from(self.device.geometry().block_bytes);
+            let left_bytes = self.place.bytes - self.started_bytes;
+            let bytes = left_bytes.min(piece_bytes(self.device) as u64).next_multiple_of(block_bytes);
+            let request = Request::read(self.place.offset + self.started_bytes, bytes as usize);
+            self.reads.start(self.device, self.waiting, (), request);
+            self.started_bytes += bytes;
+        }
+        let (_, read) = self.reads.next(self.waiting).await.ok_or_else(|| self.damaged("its length"))?;
+        self.piece = read?;
         self.used = 0;
         Ok(())
     }
