@@ -46,16 +46,11 @@ impl Cache {
     #[must_use]
     pub fn get_blocking(&self, key: &[u8]) -> Option<Item<'_>> {
         let (hash, engine) = (self.engine.hash_of(key), &self.engine);
-        match engine.dram.get(key, hash) {
-            Some(handle) => {
-                let found = Some(Item::in_dram(handle, Layer::Dram));
-                if let Some(events) = &engine.events {
-                    events.got(key, hash, found.as_ref());
-                }
-                found
-            }
-            None => engine.get_beyond_dram(key, hash),
+        let Some(handle) = engine.dram.get(key, hash) else { return engine.get_beyond_dram(key, hash) };
+        if engine.events.is_some() {
+            return engine.emit_hit(key, hash, handle);
         }
+        Some(Item::in_dram(handle, Layer::Dram))
     }
 
     /// Allocates an item of `value_len` bytes. It stays invisible until `insert_new`; dropping it discards it. The value holds arbitrary
@@ -238,6 +233,17 @@ impl Engine {
             None => self.find_on_flash(key, hash, waiting).await,
         };
         if let Some(events) = self.events.as_ref().filter(|_| found.is_some()) {
+            events.got(key, hash, found.as_ref());
+        }
+        found
+    }
+
+    /// The part of a blocking get after a DRAM hit, if there is an event sink. A separate function, so that the common case writes its
+    /// result once.
+    #[inline(never)]
+    fn emit_hit<'a>(&self, key: &[u8], hash: KeyHash, handle: Handle<'a>) -> Option<Item<'a>> {
+        let found = Some(Item::in_dram(handle, Layer::Dram));
+        if let Some(events) = &self.events {
             events.got(key, hash, found.as_ref());
         }
         found

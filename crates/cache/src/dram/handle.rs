@@ -2,8 +2,6 @@
 
 use std::ops::{Deref, DerefMut};
 
-use policy::HitRule;
-
 use super::Dram;
 use super::item::State;
 use super::slab::Item;
@@ -22,21 +20,19 @@ impl<'a> Handle<'a> {
         Self { dram, item }
     }
 
+    /// Gives up the handle; its reference passes to the caller.
+    #[inline]
+    pub(super) fn into_item(self) -> Item<'a> {
+        let item = self.item;
+        std::mem::forget(self);
+        item
+    }
+
     /// Counts a new reference. The caller holds the shard's lock and found the item linked.
     #[inline]
     pub(super) fn pin(dram: &'a Dram, item: Item<'a>) -> Self {
         item.header().pin();
         Self { dram, item }
-    }
-
-    /// As [`pin`](Self::pin), for a hit, which is counted if the policy uses marks. Returns the previous state too.
-    #[inline]
-    pub(super) fn pin_hit(dram: &'a Dram, item: Item<'a>, rule: &HitRule) -> (Self, State) {
-        let before = match rule {
-            HitRule::Mark { at_most, .. } => item.header().pin_marked(*at_most),
-            _ => item.header().pin(),
-        };
-        (Self { dram, item }, before)
     }
 
     /// The key.

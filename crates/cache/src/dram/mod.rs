@@ -19,6 +19,7 @@ mod config;
 mod empty;
 mod evict;
 mod handle;
+mod hits;
 mod index;
 mod item;
 mod kept;
@@ -172,26 +173,23 @@ impl Dram {
         // Prefetched while the lock is acquired.
         self.index.prefetch_entries(hash);
         let table = self.index.read(hash);
-        match table.find_likely(&self.pools.arena, key, hash) {
+        let pinned = match table.find_likely(&self.pools.arena, key, hash) {
             Some((item, slab_use)) => self.pin_hit(table, item, slab_use, hash),
             None => self.get_unlikely(table, key, hash),
-        }
+        };
+        Some(Handle::adopt(self, pinned?))
     }
 
-    /// A get whose key is not the first candidate of its line. A separate function, so that the common case has no second source of the
-    /// result.
+    /// A get whose key is not the first candidate of its line; the caller receives the reference. A separate function, so that the common
+    /// case has no second source of the result.
     #[inline(never)]
-    fn get_unlikely(
-        &self,
-        table: RwLockReadGuard<'_, Table>,
-        key: &[u8],
-        hash: KeyHash,
-    ) -> Option<Handle<'_>> {
+    fn get_unlikely(&self, table: RwLockReadGuard<'_, Table>, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
         let (item, slab_use) = table.find_with_slab(&self.pools.arena, key, hash)?;
         self.pin_hit(table, item, slab_use, hash)
     }
 
-    /// Pins a found item and reports the hit, unless the item has expired.
+    /// Pins a found item and reports the hit, unless the item has expired. The caller receives the reference: a handle, which is
+    /// dropped on a panic, would go through memory here.
     #[inline(always)]
     fn pin_hit<'a>(
         &'a self,
@@ -199,29 +197,42 @@ impl Dram {
         item: Item<'a>,
         slab_use: SlabUse,
         hash: KeyHash,
-    ) -> Option<Handle<'a>> {
+    ) -> Option<Item<'a>> {
         let class = &self.pools.classes[usize::from(slab_use.class)];
-        let rule = class.rule();
-        let (handle, state) = Handle::pin_hit(self, item, rule);
+        let (header, hits) = (item.header(), class.hits());
+        let before = header.pin_marked(hits.marks_at_most);
         drop(table);
-        let header = item.header();
-        let counts_marks = matches!(rule, HitRule::Ignore | HitRule::Mark { .. });
-        let now_seconds = if counts_marks && header.expiry_seconds() == 0 {
+        if header.expiry_seconds() == 0 && !hits.are_reported && !before.has(State::CHAINED) {
             // Reading the clock would cost a quarter of the hit.
-            self.recent_seconds.load(Ordering::Relaxed)
+            header.set_touched_seconds(self.recent_seconds.load(Ordering::Relaxed));
         } else {
-            self.now_seconds()
-        };
-        if header.is_expired(now_seconds) {
-            self.remove_expired(&handle, hash);
+            return self.report_special_hit(Handle::adopt(self, item), class, before, hash);
+        }
+        self.hits.count(slab_use.class.into());
+        Some(item)
+    }
+
+    /// The rest of `pin_hit` for an item that can expire or has children, or for a policy that does not use marks. `before` is the item's
+    /// state.
+    #[inline(never)]
+    fn report_special_hit<'a>(
+        &'a self,
+        found: Handle<'a>,
+        class: &Class,
+        before: State,
+        hash: KeyHash,
+    ) -> Option<Item<'a>> {
+        let now_seconds = self.now_seconds();
+        if found.item.header().is_expired(now_seconds) {
+            self.remove_expired(&found, hash);
             return None;
         }
         self.hits.count(class.index.into());
-        self.touch(item, class, rule, now_seconds);
-        if state.has(State::CHAINED) {
-            self.touch_chain(item, now_seconds);
+        self.touch(found.item, class, class.rule(), now_seconds);
+        if before.has(State::CHAINED) {
+            self.touch_chain(found.item, now_seconds);
         }
-        Some(handle)
+        Some(found.into_item())
     }
 
     /// First stage of a prefetch for a lookup that follows soon: prefetches its index line. Takes no lock.

@@ -12,6 +12,7 @@ use policy::{Entry, Eviction, HitRule, Slot};
 use super::children::parent_of;
 use super::chunks::Chunks;
 use super::config::{DramConfig, DramConfigError, Layout, PolicyFactory, PoolId};
+use super::hits::{Hits, SharedHits};
 use super::item::{ItemRef, State};
 use super::slab::{Arena, Item, SlabUse};
 use crate::KeyHash;
@@ -38,6 +39,7 @@ pub(super) struct Class {
     pub chunks_per_slab: u32,
     pub(super) chunks: Arc<Chunks>,
     rule: OnceLock<HitRule>,
+    hits: SharedHits,
     inner: SeparateLines<Mutex<Inner>>,
 }
 
@@ -269,14 +271,21 @@ impl Class {
     fn new(pool: PoolId, index: u16, chunks: Chunks) -> Self {
         let (chunk_bytes, chunks_per_slab) = (chunks.bytes_each(), chunks.per_slab());
         let chunks = Arc::new(chunks);
-        let (rule, inner) = (OnceLock::new(), SeparateLines(Mutex::new(Inner::default())));
-        Self { pool, index, chunk_bytes, chunks_per_slab, chunks, rule, inner }
+        let (rule, hits) = (OnceLock::new(), SharedHits::default());
+        let inner = SeparateLines(Mutex::new(Inner::default()));
+        Self { pool, index, chunk_bytes, chunks_per_slab, chunks, rule, hits, inner }
     }
 
     /// How hits are reported to the policy. A class with items has a policy.
     #[inline]
     pub(super) fn rule(&self) -> &HitRule {
         self.rule.get().unwrap_or(&HitRule::Ignore)
+    }
+
+    /// How hits are reported, in short.
+    #[inline]
+    pub(super) fn hits(&self) -> Hits {
+        self.hits.get()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -426,6 +435,7 @@ impl Inner {
                     "a policy that counts hits in marks must use the marks of its class"
                 );
             }
+            class.hits.set(&rule);
             let _ = class.rule.set(rule);
             self.policy = Some(policy);
         }
