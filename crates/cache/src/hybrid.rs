@@ -428,7 +428,15 @@ impl Engine {
 
     /// # Panics
     /// If this thread is in the `on_evict` callback, the destructor, or the event sink, where the operation could wait for itself.
+    #[inline]
     pub(crate) fn assert_not_in_callback(&self, operation: &str) {
+        if self.is_in_callback() {
+            self.refuse_in_callback(operation);
+        }
+    }
+
+    #[cold]
+    fn refuse_in_callback(&self, operation: &str) -> ! {
         let in_sink = self.events.as_ref().is_some_and(|events| events.is_running());
         let in_destructor = self.destructor.as_ref().is_some_and(Destructor::is_running);
         let callback = match (in_sink, in_destructor) {
@@ -436,10 +444,7 @@ impl Engine {
             (_, true) => "item_destructor",
             _ => "on_evict",
         };
-        assert!(
-            !self.is_in_callback(),
-            "{callback} must not {operation} the cache that calls it; do it from another thread"
-        );
+        panic!("{callback} must not {operation} the cache that calls it; do it from another thread");
     }
 
     /// The spill for items that DRAM evicts.
