@@ -209,7 +209,7 @@ impl HashLog {
             if let Some(begun) = eviction.as_mut() {
                 self.evict_complete(begun, now_seconds);
             }
-            if !self.note_progress(&write) && on_failure == OnFailure::Pause {
+            if !self.note_progress(&mut write, eviction.as_ref()) && on_failure == OnFailure::Pause {
                 let Some(begun) = eviction.as_mut().filter(|begun| begun.has_reads()) else { break };
                 self.evict_next_or_work(begun, waiting, now_seconds).await;
                 continue;
@@ -265,7 +265,10 @@ impl HashLog {
     }
 
     /// Publishes the progress of the write. Returns whether its next transfer is due.
-    fn note_progress(&self, write: &RegionWrite) -> bool {
+    fn note_progress(&self, write: &mut RegionWrite, eviction: Option<&Eviction>) -> bool {
+        // Computed again each time: an eviction may have begun during an earlier write, and further pages may have hits.
+        let pages_left = write.plan.pages.len() as u64 - write.pages_done;
+        write.progress.total = write.progress.done + pages_left + eviction.map_or(0, Eviction::pages_left);
         let mut filling = self.filling.lock();
         filling.written = Some(write.progress);
         self.is_write_due(&filling)
@@ -316,7 +319,6 @@ impl HashLog {
         }
         let Some(begun) = eviction else {
             *eviction = self.begin_eviction();
-            write.progress.total += eviction.as_ref().map_or(0, Eviction::pages_left);
             return false;
         };
         if begun.can_read() {
@@ -335,7 +337,6 @@ impl HashLog {
             *eviction = self.begin_eviction_ahead();
         }
         write.pages_to_evict = eviction.as_ref().map_or(0, Eviction::pages_left);
-        write.progress.total += write.pages_to_evict;
     }
 
     /// Publishes a region whose pages are written.
