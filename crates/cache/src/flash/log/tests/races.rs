@@ -5,6 +5,7 @@
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p flashwright-cache --lib races`
 
+use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 
 use shuttle::rand::{Rng, thread_rng};
