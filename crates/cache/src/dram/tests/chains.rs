@@ -1,5 +1,7 @@
 //! Items with children.
 
+use policy::eviction::Sieve;
+
 use super::*;
 
 fn add_child<S: Spill>(dram: &Dram, key: &[u8], value: &[u8], spill: &S) -> Result<bool, AllocateError> {
@@ -75,6 +77,21 @@ fn evicting_a_child_evicts_the_whole_chain() {
     assert!(get(&dram, b"key").is_none());
     assert_eq!(*seen.0.borrow(), [vec![7; 20 << 10], b"two".to_vec(), b"one".to_vec()]);
     assert_eq!(dram.pool_stats(POOL).classes[1].items, 0);
+    assert_all_memory_is_freed(&dram);
+}
+
+#[test]
+fn hit_of_a_parent_protects_its_children() {
+    let (dram, _) = small_under(2, Arc::new(|| Box::new(Sieve::new())));
+    put(&dram, b"key", &vec![7; 20 << 10]).unwrap();
+    assert!(add_child(&dram, b"key", b"child", &Discard).unwrap());
+    for key in [b"a", b"b", b"c"] {
+        put(&dram, key, key).unwrap();
+    }
+    drop(get(&dram, b"key"));
+    put(&dram, b"d", b"d").unwrap();
+    assert!(dram.peek(b"a", KeyHash::of(b"a")).is_none(), "the child is older");
+    assert_eq!(chain_of(&dram, b"key"), [b"child"]);
     assert_all_memory_is_freed(&dram);
 }
 

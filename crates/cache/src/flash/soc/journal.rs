@@ -12,11 +12,11 @@
 //! * The floor is the number of the first write after the last clear. If the journal is full, the floor rises: the older buckets remain in
 //!   use, but will not be recovered.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use device::{Device, IoBuffer, IoError, PlacementHandle, Request};
-use futures_util::StreamExt;
+use device::{Device, IoError, Outcome, PlacementHandle, Request};
 
 use super::bits::Bits;
 use super::bucket::{Bucket, BucketId, Fingerprint, Unusable};
@@ -25,6 +25,7 @@ use super::{Address, Soc, SocConfig};
 use crate::flash::Waiting;
 use crate::flash::journal::block::{Record, RemovedAddress};
 use crate::flash::journal::{Chain, ChainError, Journal, Position};
+use crate::flash::read_ahead::read_all;
 
 /// Bytes of one read, and reads in flight.
 const READ_BYTES: u64 = 1 << 20;
@@ -300,7 +301,7 @@ impl Soc {
         let newest_write = chain.through().max(floor);
         let removals = recorded_removals(chain);
         let mut scan = Scan { removals, floor, newest_write, items: 0, lost: Vec::new() };
-        self.read_all(&mut scan, waiting).await;
+        self.scan_buckets(&mut scan, waiting).await;
         journal.newest_write = AtomicU64::new(scan.newest_write + SKIPPED_WRITES);
         scan.lost.iter().for_each(|bucket| journal.record_lost(*bucket));
         self.journal = Some(journal);
@@ -308,30 +309,29 @@ impl Soc {
         self.acknowledge();
     }
 
-    async fn read_all(&self, scan: &mut Scan, waiting: Waiting) {
+    async fn scan_buckets(&self, scan: &mut Scan, waiting: Waiting) {
         let bucket_bytes = self.config.bucket_bytes as usize;
         let buckets_per_read =
             self.device.geometry().transfer_units(self.config.bucket_bytes.into(), READ_BYTES) as u32;
         let reads = (0..self.buckets).step_by(buckets_per_read as usize).map(|first| {
-            let count = buckets_per_read.min(self.buckets - first);
-            let request = Request::read(self.offset(BucketId(first)), count as usize * bucket_bytes);
-            let read = waiting.start(&*self.device, request);
-            async move { (first, count, read.await.ok()) }
+            let end = self.buckets.min(first + buckets_per_read);
+            let request = Request::read(self.offset(BucketId(first)), (end - first) as usize * bucket_bytes);
+            (first..end, request)
         });
-        let mut reads = futures_util::stream::iter(reads).buffered(READS);
-        while let Some((first, count, read)) = reads.next().await {
-            for bucket in (first..first + count).map(BucketId) {
-                let one: Option<IoBuffer>;
-                let bytes = match &read {
-                    Some(bytes) => Some(&bytes[(bucket.0 - first) as usize * bucket_bytes..][..bucket_bytes]),
-                    // A bad block must not lose the items of adjacent buckets.
-                    None => {
-                        one = self.read_bucket(bucket, waiting).await;
-                        one.as_deref()
-                    }
-                };
-                self.recover_bucket(bucket, bytes, scan);
+        let mut unread = Vec::new();
+        let visit = |buckets: Range<u32>, read: Outcome| match read {
+            Ok(bytes) => {
+                for (bucket, bytes) in buckets.zip(bytes.chunks_exact(bucket_bytes)) {
+                    self.recover_bucket(BucketId(bucket), Some(bytes), scan);
+                }
             }
+            Err(_) => unread.extend(buckets),
+        };
+        read_all(&*self.device, waiting, READS, reads, visit).await;
+        // A bad block must not lose the items of adjacent buckets.
+        for bucket in unread.into_iter().map(BucketId) {
+            let bytes = self.read_bucket(bucket, waiting).await;
+            self.recover_bucket(bucket, bytes.as_deref(), scan);
         }
     }
 

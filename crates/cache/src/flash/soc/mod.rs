@@ -17,6 +17,7 @@
 mod bits;
 mod bucket;
 mod change;
+mod completion;
 mod config;
 mod filter;
 #[cfg(feature = "fuzzing")]
@@ -24,7 +25,7 @@ pub(in crate::flash) mod fuzzing;
 mod held;
 mod journal;
 mod keys;
-mod landing;
+
 mod leaving;
 mod lookup;
 mod pending;

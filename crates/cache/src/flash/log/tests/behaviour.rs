@@ -49,6 +49,37 @@ fn oldest_items_are_evicted_first() {
 }
 
 #[test]
+fn item_read_before_a_reopen_is_readmitted_after_it() {
+    let device = memory();
+    let config = LogConfig { readmission_share: 0.25, ..config() };
+    let log = log_on(&device, config);
+    put(&log, "read", "value", 0);
+    put(&log, "unread", "value", 0);
+    drain(&log);
+    get(&log, "read");
+    let snapshot: Vec<u8> = log.snapshot().flatten().collect();
+    let mut log = log_on(&device, config);
+    log.restore(&snapshot).expect("its own snapshot");
+    for number in 0.. {
+        if log.live().min > 1 << log.shape.sequence_bits {
+            break;
+        }
+        put(&log, &format!("key-{number:05}"), &"v".repeat(200), 0);
+    }
+    assert_eq!((log.stats().readmitted_items, get(&log, "unread")), (1, None));
+    assert_eq!(get(&log, "read").as_deref(), Some("value"));
+}
+
+#[test]
+fn memory_counts_reads_of_an_eviction_up_to_a_region() {
+    let region_bytes = 256 * 4096;
+    let config = LogConfig { regions: Some(8), ..LogConfig::new(4096, 8 * region_bytes, 42) };
+    let pending = |max_write_bytes| memory_of(&LogConfig { max_write_bytes, ..config }).1;
+    assert_eq!(pending(8192) - pending(4096), 32 * 4096);
+    assert_eq!(pending(1 << 20) - pending(4096), region_bytes - 32 * 4096);
+}
+
+#[test]
 fn read_item_is_readmitted_and_unread_one_is_not() {
     let device = memory();
     let log = log_on(&device, LogConfig { readmission_share: 0.25, ..config() });

@@ -290,3 +290,43 @@ fn recovered_log_closes_and_reopens_with_its_items() {
 fn log_after_power_loss_finds_no_removed_or_replaced_item() {
     assert_recovered(End::PowerLoss, 1000..1060);
 }
+
+/// A journaled log that has readmitted the item `read`. The region from which it was read is live until its space is needed.
+fn with_readmitted_item(device: &Arc<dyn Device>, config: LogConfig) -> HashLog {
+    let log = HashLog::new(Arc::clone(device), config).expect("a valid configuration");
+    put(&log, "read", "old", 0);
+    drain(&log);
+    let first = log.live().max;
+    for number in 0.. {
+        assert!(number < 10_000, "the item is not readmitted");
+        assert_eq!(get(&log, "read").as_deref(), Some("old"));
+        if log.stats().readmitted_items > 0 {
+            break;
+        }
+        put(&log, &key(number), &value(number, 1), 0);
+        while log.wants_step() {
+            block_on(log.step(Waiting::Thread, NOW));
+        }
+    }
+    assert_eq!(log.live().min, first);
+    log
+}
+
+#[test]
+fn readmitted_item_is_recovered_until_it_is_removed_or_replaced() {
+    let config = LogConfig { readmission_share: 0.25, ..journaled(false, Some(7)) };
+    let found_after_a_kill = |change: &dyn Fn(&HashLog)| {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(1 << 20, 512));
+        let log = with_readmitted_item(&device, config);
+        change(&log);
+        log.acknowledge();
+        drop(log);
+        let chain = block_on(read_journal(&device, &config, Waiting::Thread)).expect("a whole journal");
+        let mut log = HashLog::new(Arc::clone(&device), config).expect("a valid configuration");
+        block_on(log.recover(&chain, Waiting::Thread));
+        get(&log, "read")
+    };
+    assert_eq!(found_after_a_kill(&|_| ()).as_deref(), Some("old"));
+    assert_eq!(found_after_a_kill(&|log| _ = forget(log, "read")), None);
+    assert_eq!(found_after_a_kill(&|log| put(log, "read", "new", 0)), None);
+}

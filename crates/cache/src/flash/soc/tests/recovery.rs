@@ -279,6 +279,24 @@ fn failed_bucket_is_empty_after_a_clean_close_and_a_kill() {
 }
 
 #[test]
+fn buckets_beside_an_unreadable_one_are_recovered() {
+    let case = journaled(End::Kill);
+    let device = Arc::new(FaultDevice::new(Arc::new(case.blank_device()), 1, Faults::default()));
+    let soc = case.create(&(Arc::clone(&device) as Arc<dyn Device>));
+    (0..100).for_each(|key| Case::put(&soc, key, 1));
+    drain(&soc);
+    soc.acknowledge();
+    let bad = offset_of(&soc, 0);
+    let is_elsewhere = |key: &u64| offset_of(&soc, *key) != bad;
+    let expected: Vec<u64> = found(&soc, 0..100).into_iter().filter(is_elsewhere).collect();
+    device.fail_where(move |request| {
+        matches!(request, Request::Read { offset, buffer } if (*offset..*offset + buffer.len() as u64).contains(&bad))
+    });
+    let recovered = case.recovered(&(device as Arc<dyn Device>)).expect("a whole journal");
+    assert_eq!(found(&recovered, 0..100), expected);
+}
+
+#[test]
 fn damaged_bucket_is_not_recovered_later_either() {
     let case = journaled(End::Kill);
     let device: Arc<dyn Device> = Arc::new(case.blank_device());
