@@ -22,7 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use device::timer::{SystemTimer, Timer};
@@ -44,6 +44,7 @@ pub struct Mounted {
     /// stays open until the process ends.
     session: Option<ManuallyDrop<BackgroundSession>>,
     path: PathBuf,
+    source: String,
     /// Identity of its root directory: device number and inode.
     identity: Option<(u64, u64)>,
 }
@@ -58,8 +59,9 @@ pub enum Unmounted {
     InUse,
 }
 
-/// Source name in the mount table.
-const SOURCE: &str = "flashwright";
+/// Start of the source name in the mount table. The process and a counter follow, because the kernel gives the device number of an
+/// unmounted file system to the next one.
+const SOURCE: &str = "flashwright:";
 
 /// Time within which the kernel ends the session after an unmount.
 const SESSION_END_NS: u64 = 1_000_000_000;
@@ -70,8 +72,7 @@ const ATTRIBUTE_TTL: Duration = Duration::from_secs(86_400);
 /// Inode of the file; the directory is [`INodeNo::ROOT`].
 const FILE: INodeNo = INodeNo(2);
 
-/// Counter for the inode number shown for the directory, which identifies the mount. The device number does not suffice, because the
-/// kernel reuses it.
+/// Number of the next mount of this process, for its source name and the inode of its directory.
 static MOUNTS: AtomicU64 = AtomicU64::new(0);
 
 /// Concurrent requests from the kernel.
@@ -97,19 +98,17 @@ impl Mounted {
     /// If it cannot be mounted, for example without FUSE, permission or the directory.
     pub fn at(path: &Path, name: &str, export: Arc<dyn Export>, on_failure: OnFailure) -> io::Result<Self> {
         let mut config = Config::default();
-        config.mount_options =
-            vec![MountOption::FSName(SOURCE.into()), MountOption::RW, MountOption::NoAtime];
         let path = path.canonicalize()?;
-        let inode = u64::from(std::process::id()) << 32 | MOUNTS.fetch_add(1, Ordering::Relaxed);
-        let number = Arc::new(OnceLock::new());
-        let end = SessionEnd::new(path.clone(), Arc::clone(&number), on_failure);
+        let (process, mount) = (std::process::id(), MOUNTS.fetch_add(1, Ordering::Relaxed));
+        let inode = u64::from(process) << 32 | mount;
+        let source = format!("{SOURCE}{process}.{mount}");
+        config.mount_options =
+            vec![MountOption::FSName(source.clone()), MountOption::RW, MountOption::NoAtime];
+        let end = SessionEnd::new(path.clone(), source.clone(), on_failure);
         let files = OneFile { name: name.into(), export, inode: INodeNo(inode), _end: Some(end) };
         let session = fuser::spawn_mount(files, &path, &config)?;
         let identity = identity(&path).filter(|seen| seen.1 == inode);
-        if let Some((device, _)) = identity {
-            let _ = number.set(device);
-        }
-        Ok(Self { session: Some(ManuallyDrop::new(session)), path, identity })
+        Ok(Self { session: Some(ManuallyDrop::new(session)), path, source, identity })
     }
 
     /// Unmounts and waits for requests in flight. Succeeds if the file system was already unmounted.
@@ -127,7 +126,7 @@ impl Mounted {
         if self.is_visible(is_alive) {
             return self.end(&session);
         }
-        if is_alive && self.identity.is_none_or(|(number, _)| is_in_mount_table(number)) {
+        if is_alive && is_in_mount_table(&self.source) {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 "another file system is mounted over it",
@@ -219,27 +218,30 @@ fn is_ours(path: &Path) -> bool {
     // Canonicalizes the parent, because the directory itself may be inaccessible.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (Ok(parent), Some(name)) = (parent.canonicalize(), path.file_name()) else { return false };
-    topmost_mount(&parent.join(name)).is_some_and(|mount| mount.is_ours)
+    topmost_mount(&parent.join(name)).is_some_and(|mount| mount.source.starts_with(SOURCE))
 }
 
-/// A line of the mount table.
+/// A FUSE file system in the mount table.
 struct Mount {
-    /// Device number.
-    number: u64,
-    /// Whether it is of a flashwright server.
-    is_ours: bool,
+    source: String,
+    /// Minor device number, which is also the number of its connection.
+    minor: String,
 }
 
-/// The topmost mount at `path`.
+/// The topmost mount at `path`, if it is a FUSE file system.
 fn topmost_mount(path: &Path) -> Option<Mount> {
     let path = in_mount_table(path);
     let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let line = table.lines().rfind(|line| line.split(' ').nth(4) == Some(&path))?;
-    let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
-    let (_, rest) = line.split_once(" - ")?;
-    Some(Mount {
-        number: rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?),
-        is_ours: rest.starts_with("fuse") && rest.split(' ').nth(1) == Some(SOURCE),
+    fuse_mount(table.lines().rfind(|line| line.split(' ').nth(4) == Some(&path))?)
+}
+
+/// The FUSE file system of a line of `/proc/self/mountinfo`.
+fn fuse_mount(line: &str) -> Option<Mount> {
+    let (_, minor) = line.split(' ').nth(2)?.split_once(':')?;
+    let (kind, rest) = line.split_once(" - ")?.1.split_once(' ')?;
+    kind.starts_with("fuse").then(|| Mount {
+        source: rest.split(' ').next().unwrap_or_default().to_owned(),
+        minor: minor.to_owned(),
     })
 }
 
@@ -257,13 +259,9 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether a FUSE file system with this device number is mounted anywhere; true if unknown.
-fn is_in_mount_table(number: u64) -> bool {
-    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let is_it = |line: &str| {
-        let kind = line.split_once(" - ").map_or("", |(_, kind)| kind);
-        line.split(' ').nth(2) == Some(&number) && kind.starts_with("fuse")
-    };
+/// Whether a FUSE file system with this source name is mounted anywhere; true if unknown.
+fn is_in_mount_table(source: &str) -> bool {
+    let is_it = |line: &str| fuse_mount(line).is_some_and(|mount| mount.source == source);
     std::fs::read_to_string("/proc/self/mountinfo").map_or(true, |table| table.lines().any(is_it))
 }
 

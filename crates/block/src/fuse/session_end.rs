@@ -1,7 +1,6 @@
 //! Unmounts a file system whose session ends before it is unmounted.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -15,27 +14,24 @@ pub type OnFailure = Box<dyn FnOnce() + Send + Sync>;
 /// requests. An administrator can also abort the connection.
 pub(super) struct SessionEnd {
     path: PathBuf,
-    /// Device number of the file system, once it is mounted.
-    number: Arc<OnceLock<u64>>,
+    /// Source name of the file system in the mount table.
+    source: String,
     on_failure: Option<OnFailure>,
 }
 
 impl SessionEnd {
-    pub(super) fn new(path: PathBuf, number: Arc<OnceLock<u64>>, on_failure: OnFailure) -> Self {
-        Self { path, number, on_failure: Some(on_failure) }
+    pub(super) fn new(path: PathBuf, source: String, on_failure: OnFailure) -> Self {
+        Self { path, source, on_failure: Some(on_failure) }
     }
 }
 
 impl Drop for SessionEnd {
     fn drop(&mut self) {
-        let Some(&number) = self.number.get() else { return };
-        // Another file system may be mounted over this one.
-        if topmost_mount(&self.path).is_none_or(|mount| mount.number != number) {
-            return;
-        }
+        // Another file system may be mounted over this one, or in its place.
+        let Some(mount) = topmost_mount(&self.path).filter(|mount| mount.source == self.source) else { return };
         if unmount(&self.path, UnmountFlags::FORCE | UnmountFlags::DETACH).is_err() {
             // Without privileges: a user may abort the connection of a file system that the user mounted.
-            let abort = format!("/sys/fs/fuse/connections/{}/abort", rustix::fs::minor(number));
+            let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.minor);
             let _ = std::fs::write(abort, "1");
             let _ = unmount_with_helper(&self.path);
         }
