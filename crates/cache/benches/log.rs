@@ -1,5 +1,5 @@
-//! Cost of the log of small items by the ends after which it is recovered: CPU time of an insert and of an overwrite, and the time of a
-//! recovery after a kill; the latter, and that of a clean close and reopen, for sets too.
+//! Cost of the log of small items by the ends after which it is recovered: CPU time of an insert, an overwrite, a hit and a miss, and the
+//! time of a recovery after a kill; the latter, and that of a clean close and reopen, for sets too. `--bench soc` measures a hit of sets.
 //!
 //! `LOG_FILE` names a file or device for the second part of the figures, `LOG_RECOVERY_MIB` the flash of the recovered cache. With
 //! `LOG_ENGINE`, `log` or `sets`, only that engine is recovered, and nothing else is measured.
@@ -68,6 +68,14 @@ fn measure(name: &str, device: Arc<dyn Device>, mode: RecoverAfter, overwrites: 
     (0..inserts).for_each(|n| insert(&log, n));
     let insert_ns = (cpu_ns() - start) as f64 / inserts as f64;
     let (_, bytes_before) = log.journal_written();
+    let reads = capacity / 2;
+    let per_read = |first: u64| {
+        let start = cpu_ns();
+        let found = (first..first + reads).filter(|&n| read(&log, n)).count();
+        ((cpu_ns() - start) as f64 / reads as f64, found as f64 / reads as f64)
+    };
+    let (hit_ns, hits) = per_read(inserts - capacity * 3 / 4);
+    let (miss_ns, _) = per_read(inserts);
     let start = cpu_ns();
     for n in 0..overwrites {
         // A key of a region that is on flash.
@@ -76,7 +84,8 @@ fn measure(name: &str, device: Arc<dyn Device>, mode: RecoverAfter, overwrites: 
     let overwrite_ns = (cpu_ns() - start) as f64 / overwrites as f64;
     let journal_bytes = (log.journal_written().1 - bytes_before) as f64 / overwrites as f64;
     println!(
-        "  {name}, {mode:?}: insert {insert_ns:.0} ns, overwrite of an item on flash {overwrite_ns:.0} ns, {journal_bytes:.0} B of journal each"
+        "  {name}, {mode:?}: insert {insert_ns:.0} ns, overwrite of an item on flash {overwrite_ns:.0} ns, {journal_bytes:.0} B of journal each, \
+         hit {hit_ns:.0} ns ({hits:.3} are hits), miss {miss_ns:.0} ns"
     );
 }
 
@@ -91,6 +100,11 @@ fn insert(log: &HashLog, n: u64) {
     if log.wants_step() {
         block_on(log.step(Waiting::Thread, 1));
     }
+}
+
+fn read(log: &HashLog, n: u64) -> bool {
+    let key = n.to_le_bytes();
+    block_on(log.read(KeyHash::of(&key), &key, Waiting::Thread, 1)).is_some()
 }
 
 /// Fills a cache, and reopens it as after a kill of the process, and after a clean close.

@@ -41,9 +41,8 @@ impl HashLog {
     ) -> Option<FlashValue> {
         let address = self.address(hash);
         let lookup = Lookup { log: self, hash, key, address, waiting, now_seconds };
-        self.shard(hash).lock().stats.lookups += 1;
-        for _ in 0..ATTEMPTS {
-            let candidates = match lookup.search_memory() {
+        for attempt in 0..ATTEMPTS {
+            let candidates = match lookup.search_memory(attempt) {
                 Ok(answer) => return answer,
                 Err(candidates) => candidates,
             };
@@ -69,8 +68,9 @@ impl Lookup<'_> {
     }
 
     /// The answer if the key is in memory or absent, otherwise the regions to read.
-    fn search_memory(&self) -> Result<Option<FlashValue>, Candidates> {
+    fn search_memory(&self, attempt: usize) -> Result<Option<FlashValue>, Candidates> {
         let mut shard = self.shard();
+        shard.stats.lookups += u64::from(attempt == 0);
         let Some(item) = shard.tables.find(self.hash, self.key) else {
             let removed = shard.removals.hidden_through(self.hash);
             let candidates = shard.lines.candidates(&self.address, self.log.live()).after(removed);
@@ -92,6 +92,11 @@ impl Lookup<'_> {
             let Some(region) = self.log.region(sequence) else { return Outcome::Overtaken };
             let Some(page_number) = region.fences.page_of(self.hash) else { continue };
             let read = self.log.read_page(&region, page_number, self.waiting).await;
+            // Verified and searched before the shard is locked.
+            let searched = read.as_ref().map(|bytes| {
+                let found = Page::find(bytes, self.log.identity(&region, page_number), self.key)?;
+                Ok(found.map(|it| (it.value_range(), it.expiry_seconds, it.tag)))
+            });
             let mut shard = self.shard();
             shard.stats.bucket_reads += 1;
             let live = self.log.live();
@@ -99,12 +104,12 @@ impl Lookup<'_> {
             let entry = shard.lines.find(&self.address, sequence, live).filter(|_| !is_hidden);
             let Some(entry) = entry else { return Outcome::Overtaken };
             // A page that cannot be verified may have held the key: the lookup must not return a version of an older region instead.
-            let Some(buffer) = read else {
+            let (Some(buffer), Some(searched)) = (read, searched) else {
                 shard.stats.read_errors += 1;
                 return Outcome::Done(None);
             };
-            let found = match Page::open(&buffer, self.log.identity(&region, page_number)) {
-                Ok(page) => page.find(self.key).map(|it| (it.value_range(), it.expiry_seconds, it.tag)),
+            let found = match searched {
+                Ok(found) => found,
                 Err(why) => {
                     match why {
                         Unusable::Other => shard.stats.stale_buckets += 1,

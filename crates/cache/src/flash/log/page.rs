@@ -173,6 +173,31 @@ impl<'a> Page<'a> {
     /// # Errors
     /// See [`Unusable`].
     pub fn open(bytes: &'a [u8], identity: Identity) -> Result<Self, Unusable> {
+        let page = Self::with_checksum(bytes, identity)?;
+        // Entries are sliced by their own lengths: a wrong length must not cause a panic.
+        if page.is_well_formed() { Ok(page) } else { Err(Unusable::Damaged) }
+    }
+
+    /// The item with this key in `bytes`, one page as it was read. Unlike [`open`](Self::open), it decodes the entries once, and only those
+    /// up to the item.
+    ///
+    /// # Errors
+    /// See [`Unusable`].
+    pub fn find(bytes: &'a [u8], identity: Identity, key: &[u8]) -> Result<Option<Entry<'a>>, Unusable> {
+        let page = Self::with_checksum(bytes, identity)?;
+        let mut at = HEADER_BYTES;
+        for _ in 0..page.items {
+            let (entry, end) = decode(page.bytes, at).ok_or(Unusable::Damaged)?;
+            if entry.key == key {
+                return Ok(Some(entry));
+            }
+            at = end;
+        }
+        if at == page.bytes.len() { Ok(None) } else { Err(Unusable::Damaged) }
+    }
+
+    /// Verifies everything but the entries.
+    fn with_checksum(bytes: &'a [u8], identity: Identity) -> Result<Self, Unusable> {
         let used = u32_at(bytes, USED_AT) as usize;
         // `used` is covered by the checksum, so a value out of range is damage.
         if !(HEADER_BYTES..=bytes.len()).contains(&used)
@@ -193,9 +218,7 @@ impl<'a> Page<'a> {
         if found != identity {
             return Err(Unusable::Other);
         }
-        // Entries are sliced by their own lengths: a wrong length must not cause a panic.
-        let page = Self { bytes: &bytes[..used], items: u16_at(bytes, ITEMS_AT) };
-        if page.is_well_formed() { Ok(page) } else { Err(Unusable::Damaged) }
+        Ok(Self { bytes: &bytes[..used], items: u16_at(bytes, ITEMS_AT) })
     }
 
     fn is_well_formed(&self) -> bool {
@@ -217,12 +240,6 @@ impl<'a> Page<'a> {
             at = end;
             Some(entry)
         })
-    }
-
-    /// The item with this key.
-    #[must_use]
-    pub fn find(self, key: &[u8]) -> Option<Entry<'a>> {
-        self.entries().find(|entry| entry.key == key)
     }
 }
 
@@ -290,9 +307,31 @@ mod tests {
         let expected: [(&[u8], &[u8], u32, u16); 3] =
             [(b"key", b"value", 0, 0), (b"k2", b"", 1000, 0), (b"x", b"longer value", 1000, 0x8001)];
         assert_eq!(found, expected);
-        let entry = page.find(b"x").unwrap();
-        assert_eq!(&bytes[entry.value_range()], b"longer value");
-        assert!(page.find(b"absent").is_none());
+        let find = |key: &[u8]| Page::find(&bytes, IDENTITY, key).unwrap();
+        assert_eq!(&bytes[find(b"x").unwrap().value_range()], b"longer value");
+        assert_eq!(find(b"absent"), None);
+    }
+
+    /// A program error, or a file that was made to mislead: the checksum alone does not vouch for the lengths of entries.
+    #[test]
+    fn wrong_lengths_with_a_correct_checksum_are_damage() {
+        let sealed = |used: usize, flags: u8, value_len: u8| {
+            let mut bytes = sample();
+            bytes[HEADER_BYTES] = flags;
+            bytes[HEADER_BYTES + 2] = value_len;
+            bytes[USED_AT..SEQUENCE_AT].copy_from_slice(&(used as u32).to_le_bytes());
+            let checksum = checksum(&bytes[FORMAT_AT..used]);
+            bytes[..FORMAT_AT].copy_from_slice(&checksum.to_le_bytes());
+            bytes
+        };
+        let used = u32_at(&sample(), USED_AT) as usize;
+        assert!(Page::open(&sealed(used, 0, 5), IDENTITY).is_ok());
+        for (used, flags, value_len) in [(used, 0, 255), (used, 4, 5), (used - 1, 0, 5), (used + 1, 0, 5)] {
+            let bytes = sealed(used, flags, value_len);
+            let about = format!("{used} bytes used, flags {flags}, value of {value_len} bytes");
+            assert_eq!(Page::open(&bytes, IDENTITY).unwrap_err(), Unusable::Damaged, "{about}");
+            assert_eq!(Page::find(&bytes, IDENTITY, b"absent"), Err(Unusable::Damaged), "{about}");
+        }
     }
 
     #[test]

@@ -239,8 +239,8 @@ impl HashLog {
         let Some(region) = self.region(sequence) else { return Ok(None) };
         let Some(page) = region.fences.page_of(hash) else { return Ok(None) };
         let bytes = self.read_page(&region, page, waiting).await.ok_or(Unreadable)?;
-        let page = Page::open(&bytes, self.identity(&region, page)).map_err(|_| Unreadable)?;
-        Ok(page.find(key).map(|entry| Buffered::of(hash, &entry)))
+        let found = Page::find(&bytes, self.identity(&region, page), key).map_err(|_| Unreadable)?;
+        Ok(found.map(|entry| Buffered::of(hash, &entry)))
     }
 }
 
