@@ -28,7 +28,9 @@ impl SessionEnd {
 impl Drop for SessionEnd {
     fn drop(&mut self) {
         // Another file system may be mounted over this one, or in its place.
-        let Some(mount) = topmost_mount(&self.path).filter(|mount| mount.source == self.source) else { return };
+        let Some(mount) = topmost_mount(&self.path).filter(|mount| mount.source == self.source) else {
+            return;
+        };
         if unmount(&self.path, UnmountFlags::FORCE | UnmountFlags::DETACH).is_err() {
             // Without privileges: a user may abort the connection of a file system that the user mounted.
             let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.minor);

@@ -23,6 +23,8 @@ mod sweep;
 mod trace;
 mod without_io_uring;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -33,6 +35,15 @@ const FLASHWRIGHT: &str = env!("CARGO_BIN_EXE_flashwright");
 /// The output of `flashwright` with these arguments, without standard input.
 fn flashwright(arguments: &[&str]) -> Output {
     Command::new(FLASHWRIGHT).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The reply to an HTTP request, with its headers.
+fn http_get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
 }
 
 /// Whether SIGHUP ends this process and its children: not under `nohup`.

@@ -2,12 +2,14 @@
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use block::fuse::{self, Mounted, Unmounted};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{ACCESS, FrontEnd, ServedDisk, control};
+use super::{ACCESS, FrontEnd, Monitor, ServedDisk, control};
 use crate::log_line;
 
 pub const USAGE: &str = "--fuse DIRECTORY (a file)";
@@ -27,7 +29,7 @@ impl FuseFlags {
     pub fn front_end(&self, name: &str) -> Result<Option<Box<dyn FrontEnd>>, String> {
         let file_system = |directory: &PathBuf| {
             let (directory, name) = (directory.clone(), name.to_owned());
-            Box::new(FileSystem { directory, name, mounted: None }) as _
+            Box::new(FileSystem { directory, name, mounted: None, session: Arc::default() }) as _
         };
         Ok(self.fuse.as_ref().map(file_system))
     }
@@ -53,6 +55,19 @@ struct FileSystem {
     /// Name of the file.
     name: String,
     mounted: Option<Mounted>,
+    session: Arc<Session>,
+}
+
+/// The state of a FUSE session, for the status.
+#[derive(Default)]
+struct Session {
+    has_failed: AtomicBool,
+}
+
+impl Monitor for Session {
+    fn add_to(&self, status: &mut Value) {
+        status["fuse"] = json!({ "failed": self.has_failed.load(Ordering::Relaxed) });
+    }
 }
 
 impl FileSystem {
@@ -90,7 +105,9 @@ impl FrontEnd for FileSystem {
     fn start(&mut self, disk: &ServedDisk) -> Result<(), String> {
         self.clear_directory()?;
         let place = self.directory.display().to_string();
+        let session = Arc::clone(&self.session);
         let on_failure = Box::new(move || {
+            session.has_failed.store(true, Ordering::Relaxed);
             log_line(format_args!(
                 "error: --fuse {place}: the FUSE session failed; {place} is unmounted, and programs that have the file open get \
                  errors from now on: restart the server to mount it again"
@@ -118,6 +135,10 @@ impl FrontEnd for FileSystem {
 
     fn control_path(&self) -> PathBuf {
         control::beside(&self.directory)
+    }
+
+    fn monitor(&self) -> Option<Arc<dyn Monitor>> {
+        Some(Arc::clone(&self.session) as _)
     }
 
     fn stop(&mut self, _say: &dyn Fn(&str)) -> Result<(), String> {

@@ -56,8 +56,10 @@ pub trait Monitor: Send + Sync {
     /// Adds that part.
     fn add_to(&self, status: &mut Value);
 
-    /// The connected clients.
-    fn clients(&self) -> Vec<Client>;
+    /// The connected clients; `None` if the front end has no connections.
+    fn clients(&self) -> Option<Vec<Client>> {
+        None
+    }
 }
 
 /// The disk that front ends serve.

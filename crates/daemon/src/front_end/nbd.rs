@@ -177,7 +177,7 @@ impl Monitor for Server {
         });
     }
 
-    fn clients(&self) -> Vec<Client> {
-        Self::clients(self)
+    fn clients(&self) -> Option<Vec<Client>> {
+        Some(Self::clients(self))
     }
 }

@@ -167,10 +167,9 @@ pub fn of_rules(rules: &ClientRules) -> Value {
 
 /// The rules for a status, with the requests and the current connections that they exclude.
 pub(crate) fn of_admission(admission: &Admission, monitors: &[Arc<dyn Monitor>]) -> Value {
-    let excluded = |monitor: &Arc<dyn Monitor>| {
-        monitor.clients().iter().filter(|client| admission.excludes(client)).count()
-    };
-    let excluded = (!monitors.is_empty()).then(|| monitors.iter().map(excluded).sum::<usize>());
+    let clients: Vec<_> = monitors.iter().filter_map(|monitor| monitor.clients()).collect();
+    let excluded = (!clients.is_empty())
+        .then(|| clients.iter().flatten().filter(|client| admission.excludes(client)).count());
     let mut value = of_rules(&admission.rules());
     value["kept_out_requests"] = admission.uncached_requests().into();
     value["kept_out_connections"] = excluded.into();
@@ -186,7 +185,8 @@ pub fn text(status: &Value) -> String {
             let _ = writeln!(text, "no cache: the server was started without --flash");
         }
     }
-    for part in ["volume", "tuning", "rules", "state", "counters", "flash", "disk", "connections", "recovery"]
+    for part in
+        ["volume", "tuning", "rules", "state", "counters", "flash", "disk", "connections", "fuse", "recovery"]
     {
         let Some(figures) = status[part].as_object() else { continue };
         let _ = writeln!(text, "{part}");

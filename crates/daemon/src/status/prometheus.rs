@@ -105,6 +105,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
         "Connections dropped for breaking the protocol, timing out or failing.",
     ),
     ("/connections/bytes_under_way", Gauge, "Bytes of requests in flight."),
+    (
+        "/fuse/failed",
+        Gauge,
+        "1 if the FUSE session failed: its directory is unmounted until the server is restarted.",
+    ),
 ];
 
 /// Alert rules for these metrics, in Prometheus's format.

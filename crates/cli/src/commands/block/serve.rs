@@ -75,6 +75,9 @@ impl Source for Figures {
 
     fn health(&self) -> Result<(), String> {
         let status = self.0.status();
+        if status["fuse"]["failed"] == true {
+            return Err("the FUSE session failed: restart the server to mount its file again".to_owned());
+        }
         match status["state"]["health"].as_str() {
             // A disk without a cache has no health.
             None | Some("healthy") => Ok(()),

@@ -1,10 +1,10 @@
 //! Metrics of a running `bench`.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use super::{SMALL, config, endless};
+use crate::http_get;
 
 /// A process, killed at the end.
 struct Killed(std::process::Child);
@@ -14,14 +14,6 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    reply
 }
 
 fn value(metrics: &str, name: &str) -> Option<f64> {
@@ -43,7 +35,7 @@ fn running_bench_serves_its_counters_latencies_and_health() {
     let address = address.trim_end_matches('/');
     let ops = "flashwright_bench_ops_total{cache=\"0\"}";
     let metrics = loop {
-        let metrics = get(address, "/metrics");
+        let metrics = http_get(address, "/metrics");
         if value(&metrics, ops).is_some_and(|ops| ops > 100.0) {
             break metrics;
         }
@@ -58,7 +50,7 @@ fn running_bench_serves_its_counters_latencies_and_health() {
     ] {
         assert!(value(&metrics, name).is_some_and(|value| value > 0.0), "{name}: {metrics}");
     }
-    assert!(get(address, "/health").starts_with("HTTP/1.1 200 "));
+    assert!(http_get(address, "/health").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! A cache served without NBD.
 
 use std::fs::File;
+use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use rustix::fs::{Timespec, Timestamps, futimens};
+
 use super::{Place, Server, printed};
+use crate::http_get;
 
 /// Whether FUSE is available.
 fn has_fuse() -> bool {
@@ -49,6 +53,35 @@ fn fuse_file_is_served_without_nbd() {
     let mut found = [0; 4];
     File::open(place.path("mounted/flashwright")).unwrap().read_exact_at(&mut found, 12_345).unwrap();
     assert_eq!(&found, b"kept");
+    server.stop();
+}
+
+/// The request is one at which the session panics.
+#[test]
+fn failed_fuse_session_is_shown_by_status_and_health() {
+    let place = Place::new();
+    let Some(fuse) = fuse(&place) else { return };
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let server = place.serve_at(&[&fuse[..], &["--metrics", &address]].concat());
+    let control = place.path("mounted.control");
+    let status = || {
+        let status =
+            place.command("status", false).arg("--json").arg("-").arg("--control").arg(&control).output();
+        serde_json::from_slice::<serde_json::Value>(&status.unwrap().stdout).unwrap()["fuse"]["failed"]
+            .clone()
+    };
+    assert_eq!(status(), false);
+    assert!(http_get(&address, "/health").starts_with("HTTP/1.1 200"));
+    let file = File::options().read(true).write(true).open(place.path("mounted/flashwright")).unwrap();
+    let earliest = Timespec { tv_sec: i64::MIN, tv_nsec: 1 };
+    assert!(futimens(&file, &Timestamps { last_access: earliest, last_modification: earliest }).is_err());
+    drop(file);
+    while status() == false {
+        std::thread::yield_now();
+    }
+    assert!(http_get(&address, "/metrics").contains("flashwright_block_fuse_failed{"));
+    let health = http_get(&address, "/health");
+    assert!(health.starts_with("HTTP/1.1 503") && health.contains("the FUSE session failed"), "{health}");
     server.stop();
 }
 

@@ -1,13 +1,13 @@
 //! Servers whose settings are in files, as in `/etc/flashwright/block.d`.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 
 use serde_json::Value;
 
 use super::{Client, Ending, Place, Server, printed};
+use crate::http_get;
 
 impl Place {
     /// Writes `NAME.toml` for this cache, with more lines.
@@ -113,16 +113,10 @@ fn metrics_and_health_are_served_by_http() {
     let address = lines.next().unwrap().unwrap();
     let address = address.strip_prefix("metrics and a live page on http://").unwrap().trim_end_matches('/');
     Client::connect(&place.path("s")).call(1, 0, 4096, &[7; 4096]);
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        reply
-    };
-    let metrics = get("/metrics");
+    let metrics = http_get(address, "/metrics");
     let dirty = metrics.lines().find(|line| line.starts_with("flashwright_block_dirty_blocks{")).unwrap();
     assert!(dirty.ends_with(" 1"), "{dirty}");
-    assert!(get("/health").starts_with("HTTP/1.1 200 "), "{}", get("/health"));
+    let health = http_get(address, "/health");
+    assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
     Server { child, ready }.stop();
 }
