@@ -166,7 +166,17 @@ impl Table {
     }
 
     /// Inserts `item` and returns the replaced one.
+    #[inline]
     pub(super) fn insert<'a>(&mut self, arena: &'a Arena, item: Item<'_>, hash: KeyHash) -> Option<Item<'a>> {
+        if self.entries.insert_likely(hash.0, item.reference()) {
+            return None;
+        }
+        self.insert_unlikely(arena, item, hash)
+    }
+
+    /// An insert that may replace an item, or overflow or grow the table.
+    #[inline(never)]
+    fn insert_unlikely<'a>(&mut self, arena: &'a Arena, item: Item<'_>, hash: KeyHash) -> Option<Item<'a>> {
         if let Some(place) = self.place_of_key(arena, item.key(), hash) {
             return Some(arena.item(self.entries.replace(place, item.reference())));
         }
@@ -183,7 +193,13 @@ impl Table {
     }
 
     /// Removes exactly this item; returns whether it was there.
+    #[inline]
     pub(super) fn remove_item(&mut self, item: Item<'_>, hash: KeyHash) -> bool {
+        self.entries.remove_likely(hash.0, item.reference()) || self.remove_unlikely(item, hash)
+    }
+
+    #[inline(never)]
+    fn remove_unlikely(&mut self, item: Item<'_>, hash: KeyHash) -> bool {
         let place = self.place_of_item(item, hash);
         place.map(|place| self.entries.remove(hash.0, place)).is_some()
     }

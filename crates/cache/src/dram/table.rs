@@ -154,10 +154,48 @@ impl Table {
 
     /// Inserts an entry that the table does not contain. `hash_of` returns the hash of an existing entry, for growth.
     pub(super) fn insert(&mut self, hash: u64, reference: ItemRef, hash_of: impl Fn(ItemRef) -> u64) {
-        if (self.len + 1) * MAX_LOAD.1 > self.lines.len() * ENTRIES * MAX_LOAD.0 {
+        if self.is_full() {
             self.grow(hash_of);
         }
         self.put(hash, reference);
+    }
+
+    /// Whether another entry would exceed the load.
+    #[inline]
+    fn is_full(&self) -> bool {
+        (self.len + 1) * MAX_LOAD.1 > self.lines.len() * ENTRIES * MAX_LOAD.0
+    }
+
+    /// Inserts an entry whose hash no entry of its first line can have, in the common case: the line has space, and nothing was stored
+    /// further on. Otherwise returns false, and the caller searches for the entry before it inserts one.
+    #[inline]
+    pub(super) fn insert_likely(&mut self, hash: u64, reference: ItemRef) -> bool {
+        let (line, has_room) = (self.home(hash), !self.is_full());
+        let Some(here) = self.lines.get_mut(line) else { return false };
+        if !has_room || here.passed_by() != 0 || here.equal_bytes(tag(hash)) != 0 {
+            return false;
+        }
+        // The bytes of the counter, which are 0 too, come last and have no entry.
+        let free = here.equal_bytes(0).trailing_zeros() as usize;
+        let Some(entry) = here.references.get_mut(free) else { return false };
+        *entry = reference;
+        here.tags_and_passed_by[free] = tag(hash);
+        self.len += 1;
+        true
+    }
+
+    /// Removes an entry in the common case: it is the first candidate of its first line. Otherwise returns false.
+    #[inline]
+    pub(super) fn remove_likely(&mut self, hash: u64, reference: ItemRef) -> bool {
+        let Some(here) = self.lines.get_mut(home(hash, self.lines.len())) else { return false };
+        let first = here.equal_bytes(tag(hash)).trailing_zeros() as usize;
+        match here.references.get_mut(first) {
+            Some(entry) if *entry == reference => *entry = ItemRef::NONE,
+            _ => return false,
+        }
+        here.tags_and_passed_by[first] = 0;
+        self.len -= 1;
+        true
     }
 
     /// Removes the entry at `place`, which has `hash`.
@@ -286,11 +324,16 @@ mod tests {
                 assert_eq!(found.is_some(), map.contains_key(&reference));
                 match found {
                     Some(place) => {
-                        assert_eq!(table.remove(hash_of(reference), place), reference);
+                        if !(rng.random() && table.remove_likely(hash_of(reference), reference)) {
+                            assert_eq!(table.remove(hash_of(reference), place), reference);
+                        }
                         map.remove(&reference);
                     }
                     None => {
-                        table.insert(hash_of(reference), reference, hash_of);
+                        assert!(!table.remove_likely(hash_of(reference), reference), "it is absent");
+                        if !(rng.random() && table.insert_likely(hash_of(reference), reference)) {
+                            table.insert(hash_of(reference), reference, hash_of);
+                        }
                         map.insert(reference, ());
                     }
                 }
@@ -304,6 +347,24 @@ mod tests {
             }
             assert!(table.lines.iter().all(|line| line.passed_by() == 0), "no overflow is left");
         }
+    }
+
+    /// An entry that may be in the table already is left to the caller, which replaces it.
+    #[test]
+    fn likely_insert_refuses_a_hash_that_the_table_may_contain() {
+        let mut table = Table::default();
+        assert!(!table.insert_likely(0, ItemRef(0)), "it has no line");
+        (0..13).for_each(|number| table.insert(0, ItemRef(number), |_| 0));
+        assert!(!table.insert_likely(0, ItemRef(0)), "an entry of the line has the tag");
+        for number in 0..12 {
+            let place = table.find(0, |held| held == ItemRef(number)).unwrap();
+            table.remove(0, place);
+        }
+        assert!(!table.insert_likely(0, ItemRef(12)), "the entry is in a later line");
+        let place = table.find(0, |held| held == ItemRef(12)).unwrap();
+        table.remove(0, place);
+        assert!(table.insert_likely(0, ItemRef(12)));
+        assert!(table.find(0, |held| held == ItemRef(12)).is_some());
     }
 
     /// If they shared a line, each insert would walk past all earlier entries, under the lock of their shard.
