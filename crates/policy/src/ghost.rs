@@ -145,16 +145,36 @@ impl Ghost {
         if line < self.lines.len() { line } else { line - self.base_lines }
     }
 
-    /// Advances the time, and sweeps expired entries: as many lines per tick as cover the table once in a window.
+    /// Advances the time by the one tick or more that is due. In a small table, each insertion is a tick.
+    #[inline]
     fn advance(&mut self) {
+        self.since_tick -= self.tick_weight;
+        self.tick = self.tick.wrapping_add(1);
+        self.sweep_due += self.lines.len() as u64;
+        if self.since_tick >= self.tick_weight {
+            self.advance_further();
+        }
+        if self.sweep_due >= TICKS {
+            self.sweep();
+        }
+    }
+
+    #[cold]
+    fn advance_further(&mut self) {
         let ticks = self.since_tick / self.tick_weight;
         self.since_tick %= self.tick_weight;
         self.tick = self.tick.wrapping_add(ticks as u32);
-        if ticks >= TICKS {
-            return self.lines.fill(Line([EMPTY; LINE]));
-        }
-        let (tick, window_ticks) = (self.tick, self.window_ticks());
         self.sweep_due += ticks * self.lines.len() as u64;
+        if ticks + 1 >= TICKS {
+            self.lines.fill(Line([EMPTY; LINE]));
+            self.sweep_due = 0;
+        }
+    }
+
+    /// Sweeps expired entries: as many lines per tick as cover the table once in a window.
+    #[inline(never)]
+    fn sweep(&mut self) {
+        let (tick, window_ticks) = (self.tick, self.window_ticks());
         let lines = self.sweep_due / TICKS;
         self.sweep_due %= TICKS;
         for _ in 0..lines {

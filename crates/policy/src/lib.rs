@@ -56,6 +56,18 @@ pub trait Eviction: Send {
     /// Selects the next victim and removes it.
     fn evict(&mut self, now_seconds: u32) -> Option<Slot>;
 
+    /// As [`evict`](Self::evict), to make room for `entry`. One call instead of two, with [`foresee`](Self::foresee).
+    fn evict_for(&mut self, entry: Entry, now_seconds: u32) -> Option<Slot> {
+        self.foresee(entry);
+        self.evict(now_seconds)
+    }
+
+    /// As [`insert`](Self::insert); returns the [likely victim](Self::likely_victim) of the next eviction. One call instead of two.
+    fn insert_and_foresee(&mut self, slot: Slot, entry: Entry, now_seconds: u32) -> Option<Slot> {
+        self.insert(slot, entry, now_seconds);
+        self.likely_victim()
+    }
+
     /// The entry in `slot` was removed for another reason than eviction.
     fn remove(&mut self, slot: Slot);
 
@@ -141,6 +153,12 @@ impl<E: Eviction + ?Sized> Eviction for Box<E> {
     }
     fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
         (**self).evict(now_seconds)
+    }
+    fn evict_for(&mut self, entry: Entry, now_seconds: u32) -> Option<Slot> {
+        (**self).evict_for(entry, now_seconds)
+    }
+    fn insert_and_foresee(&mut self, slot: Slot, entry: Entry, now_seconds: u32) -> Option<Slot> {
+        (**self).insert_and_foresee(slot, entry, now_seconds)
     }
     fn remove(&mut self, slot: Slot) {
         (**self).remove(slot);

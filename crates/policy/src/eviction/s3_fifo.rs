@@ -113,11 +113,19 @@ impl S3Fifo {
         policy
     }
 
+    #[cold]
+    fn set_first_hash(&mut self, slot: Slot, origin: Origin) {
+        self.hashes.resize(slot.0 as usize, 0);
+        self.hashes.push(origin);
+    }
+
+    #[inline(always)]
     fn enter(&mut self, slot: Slot, entry: Entry, to_main: bool) {
-        if slot.0 as usize >= self.hashes.len() {
-            self.hashes.resize(slot.0 as usize + 1, 0);
+        let origin = (entry.hash >> 32) as u32 & !IN_MAIN | u32::from(to_main);
+        match self.hashes.get_mut(slot.0 as usize) {
+            Some(hash) => *hash = origin,
+            None => self.set_first_hash(slot, origin),
         }
-        self.hashes[slot.0 as usize] = (entry.hash >> 32) as u32 & !IN_MAIN | u32::from(to_main);
         self.weights.set(slot, entry.weight);
         let queue = if to_main { &mut self.main } else { &mut self.small };
         queue.list.push_front(&mut self.nodes, slot);
@@ -158,6 +166,20 @@ impl S3Fifo {
         Some(slot)
     }
 
+    /// Prefetches the ghost's line for the eviction of `next`, and the entry `behind` it.
+    #[inline]
+    fn prefetch_eviction(&self, next: Slot, behind: Option<Slot>, main_is_next: bool) {
+        if let Some(behind) = behind {
+            self.nodes.prefetch(behind);
+            self.frequency.prefetch(behind);
+            prefetch(std::ptr::from_ref(&self.hashes[behind.0 as usize]).cast());
+        }
+        if !main_is_next {
+            self.ghost.prefetch(ghost_hash(self.hashes[next.0 as usize]));
+        }
+    }
+
+    #[inline]
     fn main_is_next(&self) -> bool {
         self.main.weight > self.main_capacity || self.small.list.is_empty()
     }
@@ -192,6 +214,8 @@ fn ghost_hash(origin: Origin) -> u64 {
 }
 
 impl Eviction for S3Fifo {
+    // Inlined into `insert_and_foresee`, as is `likely_victim`, and `evict` into `evict_for`: separate calls took 50 instructions more.
+    #[inline(always)]
     fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
         let spills = self.is_filling && self.small.weight >= self.small_capacity;
         let has_ghost = self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
@@ -224,6 +248,7 @@ impl Eviction for S3Fifo {
         self.frequency.bump(slot, FREQUENCY_AT_MOST);
     }
 
+    #[inline(always)]
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
         self.is_filling = false;
         if let Memory::Table(ghost) = &mut self.ghost {
@@ -272,20 +297,21 @@ impl Eviction for S3Fifo {
     }
 
     /// The first entry that its queue would evict, within a few steps. The examined data was prefetched by the previous step.
+    #[inline(always)]
     fn likely_victim(&self) -> Option<Slot> {
         let main_is_next = self.main_is_next();
-        let leaves_at = if main_is_next { 1 } else { MOVE_TO_MAIN_AT };
-        let ahead = std::iter::successors(self.oldest(), |slot| self.nodes.newer(*slot));
-        let next = ahead.take(FORESEEN_STEPS).find(|slot| self.frequency.get(*slot) < leaves_at)?;
-        if let Some(behind) = self.nodes.newer(next) {
-            self.nodes.prefetch(behind);
-            self.frequency.prefetch(behind);
-            prefetch(std::ptr::from_ref(&self.hashes[behind.0 as usize]).cast());
+        let (queue, leaves_at) = if main_is_next { (&self.main, 1) } else { (&self.small, MOVE_TO_MAIN_AT) };
+        // A loop, because iterators for it took 30 instructions more at every eviction.
+        let mut next = queue.list.back().or_else(|| self.oldest())?;
+        for _ in 0..FORESEEN_STEPS {
+            let behind = self.nodes.newer(next);
+            if self.frequency.get(next) < leaves_at {
+                self.prefetch_eviction(next, behind, main_is_next);
+                return Some(next);
+            }
+            next = behind?;
         }
-        if !main_is_next {
-            self.ghost.prefetch(ghost_hash(self.hashes[next.0 as usize]));
-        }
-        Some(next)
+        None
     }
 
     fn foresee(&self, entry: Entry) {
