@@ -19,7 +19,7 @@ use crate::bounded::RemoveOnDrop;
 use crate::close::Closing;
 use crate::config::{Removal, RemoveCallback};
 use crate::counters::Counters;
-use crate::dram::{AllocateError, Cursor, Dram, Handle, PoolId};
+use crate::dram::{AllocateError, Cursor, Discard, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
 use crate::event::{EventKind, Events};
 use crate::flash::tier::{Crossing, FlashTier};
@@ -77,12 +77,7 @@ impl Cache {
         value_len: usize,
         options: impl Into<InsertOptions>,
     ) -> Result<NewItem<'_>, Refusal> {
-        let options = options.into();
-        // Memory is nearly always available, and then no future or waker is created.
-        match self.engine.allocate_now(key, value_len, options)? {
-            Some(item) => Ok(item),
-            None => event_loop::wait_for(self.engine.allocate(key, value_len, options)),
-        }
+        self.engine.allocate_blocking(key, value_len, options.into())
     }
 
     /// Makes a new item visible in place of the key's old one.
@@ -115,7 +110,12 @@ impl Cache {
 
     /// As [`insert`](Self::insert), on this thread.
     pub fn insert_blocking(&self, key: &[u8], value: &[u8], options: impl Into<InsertOptions>) -> Inserted {
-        self.fill(self.allocate_blocking(key, value.len(), options), key, value)
+        self.insert_with(key, value, options.into())
+    }
+
+    /// A function without type parameters, so that not every caller has its own copy of all steps of an insert.
+    fn insert_with(&self, key: &[u8], value: &[u8], options: InsertOptions) -> Inserted {
+        self.fill(self.engine.allocate_blocking(key, value.len(), options), key, value)
     }
 
     /// Inlined, as are the functions that receive the item: if the item is moved through memory in chunks of other sizes than it is read,
@@ -185,6 +185,8 @@ pub(crate) struct Engine {
     pub(crate) spawner: Spawner,
     pub(crate) dram: Dram,
     pub(crate) flash: Option<FlashTier>,
+    /// Whether nothing receives the items that DRAM evicts: no flash, callback or event sink.
+    pub(crate) discards_victims: bool,
     /// Running reads of flash.
     pub(crate) in_flight: InFlight,
     /// Running fetches of callers.
@@ -307,7 +309,33 @@ impl Engine {
         }
     }
 
+    /// As [`allocate`](Self::allocate), on this thread. Inlined into an insert, as is the allocation in DRAM: the item stays in registers.
+    #[inline]
+    fn allocate_blocking(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: InsertOptions,
+    ) -> Result<NewItem<'_>, Refusal> {
+        // Memory is nearly always available, and then no future or waker is created.
+        match self.allocate_now(key, value_len, options)? {
+            Some(item) => Ok(item),
+            None => self.allocate_waiting(key, value_len, options),
+        }
+    }
+
+    #[cold]
+    fn allocate_waiting(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: InsertOptions,
+    ) -> Result<NewItem<'_>, Refusal> {
+        event_loop::wait_for(self.allocate(key, value_len, options))
+    }
+
     /// Allocates an item; `None` while flash writes are behind. A refusal ends the insert and is counted.
+    #[inline]
     pub(crate) fn allocate_now(
         &self,
         key: &[u8],
@@ -318,12 +346,14 @@ impl Engine {
     }
 
     /// Counts a refused insert and emits its event.
+    #[cold]
     pub(crate) fn refused(&self, key: &[u8], refusal: Refusal) -> Refusal {
         self.counters.rejected(refusal);
         self.emit(EventKind::Refused(refusal), key, self.hash_of(key));
         refusal
     }
 
+    #[inline]
     fn try_allocate(
         &self,
         key: &[u8],
@@ -339,9 +369,15 @@ impl Engine {
         }
         let hash = self.hash_of(key);
         let expiry_seconds = self.expiry_seconds(options.ttl_seconds);
-        let (pool, crossing) = (PoolId(options.pool), self.crossing());
-        let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
-        crossing.caught_panic.resume();
+        let pool = PoolId(options.pool);
+        let room = if self.discards_victims {
+            self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &Discard)
+        } else {
+            let crossing = self.crossing();
+            let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
+            crossing.caught_panic.resume();
+            room
+        };
         match room {
             Ok(draft) => Ok(Some(NewItem { draft: draft.tagged(self.tag_of(options.ttl_seconds)) })),
             Err(AllocateError::Busy) => Ok(None),
@@ -412,7 +448,15 @@ impl Engine {
     }
 
     /// Calls the callbacks, and drops the item outside of any lock.
+    #[inline]
     fn left(&self, item: Option<Handle<'_>>, why: Removal) {
+        if item.is_some() || self.destructor.is_some() {
+            self.end_left(item, why);
+        }
+    }
+
+    #[inline(never)]
+    fn end_left(&self, item: Option<Handle<'_>>, why: Removal) {
         self.destroy(item.as_ref(), why);
         if let (Some(item), Some(callback)) = (item, &self.on_remove) {
             callback(item.key(), &item, why);
@@ -420,7 +464,12 @@ impl Engine {
     }
 
     /// Whether this thread is in the `on_evict` callback, the destructor, or the event sink.
+    #[inline]
     pub(crate) fn is_in_callback(&self) -> bool {
+        !self.discards_victims && self.runs_callback()
+    }
+
+    fn runs_callback(&self) -> bool {
         self.on_evict.as_ref().is_some_and(Listener::is_running)
             || self.destructor.as_ref().is_some_and(Destructor::is_running)
             || self.events.as_ref().is_some_and(|events| events.is_running())
@@ -457,9 +506,22 @@ impl Engine {
 
     /// Makes the copy on flash unreachable and cancels fetches of the key. Called under the key's lock. `destructor_reason` is the
     /// reason to call the destructor for the copy on flash, `None` for no call.
+    #[inline]
     pub(crate) fn displace(&self, hash: KeyHash, key: &[u8], destructor_reason: Option<Removal>) -> bool {
         self.loads.overtake(hash);
-        let Some(flash) = &self.flash else { return false };
+        match &self.flash {
+            Some(flash) => self.displace_on(flash, hash, key, destructor_reason),
+            None => false,
+        }
+    }
+
+    fn displace_on(
+        &self,
+        flash: &FlashTier,
+        hash: KeyHash,
+        key: &[u8],
+        destructor_reason: Option<Removal>,
+    ) -> bool {
         self.closing.note_removal();
         self.in_flight.overtake(hash);
         // The filter may no longer contain an item that was evicted from its bucket, but whose destructor was not called yet.

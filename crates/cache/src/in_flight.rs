@@ -130,12 +130,17 @@ impl InFlight {
     }
 
     /// Invalidates the running fetch of the key, because its value was replaced or removed.
+    #[inline]
     pub fn overtake(&self, hash: KeyHash) {
         let shard = self.shard(hash);
         // The key's lock orders this load after the `join` of any fetch of this key.
-        if shard.count.load(Ordering::Acquire) == 0 {
-            return;
+        if shard.count.load(Ordering::Acquire) != 0 {
+            Self::overtake_in(shard, hash);
         }
+    }
+
+    #[cold]
+    fn overtake_in(shard: &Shard, hash: KeyHash) {
         for fetch in shard.fetches.lock().iter().filter(|fetch| fetch.hash == hash) {
             fetch.overtaken.store(true, Ordering::Release);
         }
@@ -153,6 +158,7 @@ impl InFlight {
         Clearing(self)
     }
 
+    #[inline]
     fn shard(&self, hash: KeyHash) -> &Shard {
         &self.shards[hash.shard(SHARD_BITS)]
     }

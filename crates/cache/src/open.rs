@@ -83,6 +83,10 @@ impl Cache {
             None if threads => Spawner::OwnThread(OwnThread::new(Arc::clone(&stop))),
             None => Spawner::None,
         };
+        let discards_victims = flash.is_none()
+            && events.is_none()
+            && config.on_evict.is_none()
+            && config.item_destructor.is_none();
         let engine = Arc::new_cyclic(|me| Engine {
             me: me.clone(),
             stop,
@@ -90,6 +94,7 @@ impl Cache {
             upkeep: Upkeep::new(&config.upkeep, pools, config.seed, clock.monotonic_ns()),
             dram,
             flash,
+            discards_victims,
             in_flight: InFlight::new(),
             loads: InFlight::new(),
             counters: Counters::new(),

@@ -17,6 +17,10 @@ pub trait Spill {
     /// The state between staging and commit.
     type Staged;
 
+    /// Whether every victim is dropped, and no other method does anything. An eviction then needs no [`Victim`], and no other time than
+    /// that of recent hits.
+    const DISCARDS: bool = false;
+
     /// Prepares the eviction: copies the item to the next tier, unless it has expired.
     fn stage(&self, victim: &Victim<'_>) -> Stage<Self::Staged>;
 
@@ -50,6 +54,7 @@ pub struct Discard;
 
 impl Spill for Discard {
     type Staged = ();
+    const DISCARDS: bool = true;
 
     fn stage(&self, _: &Victim<'_>) -> Stage<()> {
         Stage::Drop
@@ -179,6 +184,7 @@ pub(super) enum Attempt {
 
 impl Dram {
     /// Allocates a chunk of `class`, as a draft in the policy; evicts if necessary.
+    #[inline]
     pub(super) fn take_chunk<'a, S: Spill>(
         &'a self,
         class: &'a Class,
@@ -200,21 +206,43 @@ impl Dram {
                     continue;
                 }
             };
-            let victim = Victim::new(self, item, hash, wanted.now_seconds);
-            match self.evict(&victim, spill) {
-                Attempt::Gone => {
-                    item.header().become_draft();
-                    return Ok(item);
-                }
-                refused => {
-                    class.undo_eviction(&self.pools, item, wanted);
-                    self.release(item);
-                    if matches!(refused, Attempt::Busy) {
-                        return Err(AllocateError::Busy);
-                    }
-                }
+            let attempt = if S::DISCARDS {
+                self.discard(item, hash)
+            } else {
+                self.evict(&Victim::new(self, item, hash, wanted.now_seconds), spill)
+            };
+            if attempt == Attempt::Gone {
+                item.header().become_draft();
+                return Ok(item);
+            }
+            self.undo_eviction(class, item, wanted);
+            if attempt == Attempt::Busy {
+                return Err(AllocateError::Busy);
             }
         }
+    }
+
+    #[cold]
+    fn undo_eviction(&self, class: &Class, item: Item<'_>, wanted: AllocationPurpose) {
+        class.undo_eviction(&self.pools, item, wanted);
+        self.release(item);
+    }
+
+    /// As [`evict`](Self::evict), without a spill.
+    #[inline]
+    fn discard(&self, item: Item<'_>, hash: KeyHash) -> Attempt {
+        let mut table = self.index.write(hash);
+        let state = item.header().state();
+        let (linked, references) = (state.has(State::LINKED), state.references());
+        if linked && references == 2 {
+            let removed = table.remove_item(item, hash);
+            debug_assert!(removed, "a linked item is in the index");
+        } else if linked || references != 1 {
+            return Attempt::InUse;
+        }
+        drop(table);
+        self.free_chain_of_the_gone(state, item);
+        Attempt::Gone
     }
 
     /// Tries to evict an item that the caller marked `EVICTING` and holds a reference to.

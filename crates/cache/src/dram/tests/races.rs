@@ -108,6 +108,32 @@ fn eviction_against_readers_replacement_and_removal() {
     });
 }
 
+/// As above, for a tier without a spill, whose evictions have no stage.
+#[test]
+fn discarding_eviction_against_readers_replacement_and_removal() {
+    explore(|| {
+        run(
+            vec![
+                Box::new(|dram, _| {
+                    for key in [b"e", b"f", b"g"] {
+                        let _ = put_through(dram, key, key, 0, &Discard);
+                    }
+                }),
+                Box::new(|dram, _| {
+                    let _ = put_through(dram, b"a", b"a again", 0, &Discard);
+                    remove(dram, b"b");
+                }),
+                Box::new(|dram, _| {
+                    read(dram, b"a");
+                    read(dram, b"b");
+                    read(dram, b"c");
+                }),
+            ],
+            full,
+        );
+    });
+}
+
 #[test]
 fn key_being_evicted_is_always_in_one_of_the_tiers() {
     explore(|| {
