@@ -35,6 +35,7 @@ mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
+mod victims;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

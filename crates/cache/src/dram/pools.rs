@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 use policy::marks::MOST_HITS;
 use policy::{Entry, Eviction, HitRule, Slot};
 
-use super::children::parent_of;
 use super::chunks::Chunks;
 use super::config::{DramConfig, DramConfigError, Layout, PolicyFactory, PoolId};
 use super::hits::{Hits, SharedHits};
 use super::item::{ItemRef, State};
 use super::slab::{Arena, Item, SlabUse};
+use super::victims::Foreseen;
 use crate::KeyHash;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -51,13 +51,15 @@ struct SeparateLines<T>(T);
 /// State guarded by the class lock.
 #[derive(Default)]
 pub(super) struct Inner {
-    policy: Option<Box<dyn Eviction>>,
+    pub(super) policy: Option<Box<dyn Eviction>>,
     pub(super) free_head: Option<ItemRef>,
     /// Slabs with chunks that were never allocated, each with the number of its first such chunk. The memory from there on was never
     /// accessed.
     pub(super) carving: Vec<(u32, u32)>,
     /// The slab that is being emptied: its chunks are no longer allocated.
     pub(super) releasing: Option<Releasing>,
+    /// The likely next victim. Forgotten when any chunk of the class is freed, after which its slot may have another item.
+    pub(super) foreseen: Option<Foreseen>,
     pub counters: ClassCounters,
 }
 
@@ -128,7 +130,7 @@ pub(super) enum Taken<'a> {
 
 impl<'a> Taken<'a> {
     /// An item that the caller references.
-    fn victim(pools: &Pools, item: Item<'a>) -> Self {
+    pub(super) fn victim(pools: &Pools, item: Item<'a>) -> Self {
         Self::Victim { item, hash: pools.arena.hash_of(item.key()) }
     }
 }
@@ -217,10 +219,6 @@ impl Pools {
     }
 }
 
-/// Limit of items in use that an insert examines under the class's lock before it fails. If one item in a hundred can be evicted, this
-/// fails once in 30,000 inserts; the policy then continues with other items.
-const MOST_TRIES: usize = 1024;
-
 const SIZE_STEP: usize = 64;
 
 /// For each multiple of 64 bytes, the first class of at least that size. The class for a size is that one or a few further.
@@ -240,15 +238,19 @@ impl Supply {
         Self { state: Mutex::new(state), spent, quotas: layout.quotas.clone(), releases }
     }
 
-    /// Takes an unassigned slab and counts it for the pool.
+    /// Whether the pool has no slab left, as far as is known without the lock.
     #[inline]
-    fn take(&self, pool: PoolId) -> Option<u32> {
-        let pool = usize::from(pool.0);
-        if self.spent[pool].load(Ordering::Relaxed) { None } else { self.take_locked(pool) }
+    fn is_spent(&self, pool: PoolId) -> bool {
+        self.spent[usize::from(pool.0)].load(Ordering::Relaxed)
     }
 
+    /// Takes an unassigned slab and counts it for the pool.
     #[cold]
-    fn take_locked(&self, pool: usize) -> Option<u32> {
+    fn take(&self, pool: PoolId) -> Option<u32> {
+        if self.is_spent(pool) {
+            return None;
+        }
+        let pool = usize::from(pool.0);
         let mut state = self.state.lock();
         let slab = if state.used[pool] < self.quotas[pool] { state.free.pop() } else { None };
         match slab {
@@ -293,7 +295,8 @@ impl Class {
     }
 
     /// Takes a chunk: a free one, one of a new slab, or one whose item has to be evicted first. `prefetch` is called with the keys that
-    /// will be removed from the index: the victim's, and that of the likely next victim.
+    /// will be removed from the index: the likely next victim's, and that of a victim that was not foreseen.
+    #[inline]
     pub(super) fn take<'a>(
         &'a self,
         pools: &'a Pools,
@@ -301,19 +304,22 @@ impl Class {
         prefetch: impl Fn(KeyHash),
     ) -> Taken<'a> {
         let mut inner = self.lock();
-        let taken = inner.take(pools, self, wanted);
-        if let Taken::Victim { hash, .. } = taken {
-            prefetch(hash);
+        inner.counters.allocation_attempts += 1;
+        let free = if inner.may_have_free_chunk(pools, self) { inner.free_chunk(pools, self) } else { None };
+        if let Some(item) = free {
+            return inner.fill(pools, self, item, wanted);
         }
-        let next = inner.likely_next(pools, self);
-        // Under the lock, so that its chunk is not reused.
-        let next_hash = next.and_then(Item::linked_key).map(|key| pools.arena.hash_of(key));
+        let Some((taken, next)) = inner.choose_victim(pools, self, wanted, &prefetch) else {
+            inner.counters.allocation_failures += 1;
+            return Taken::Nothing;
+        };
+        let foreseen = inner.foreseen;
         drop(inner);
         if let Some(item) = next {
             item.prefetch_chunk(self.chunk_bytes);
         }
-        if let Some(hash) = next_hash {
-            prefetch(hash);
+        if let Some(foreseen) = foreseen {
+            prefetch(foreseen.hash);
         }
         taken
     }
@@ -356,36 +362,25 @@ impl Class {
 }
 
 impl Inner {
-    fn take<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: AllocationPurpose) -> Taken<'a> {
-        self.counters.allocation_attempts += 1;
-        if let Some(policy) = &self.policy {
-            policy.foresee(wanted.entry);
+    /// Gives a free chunk to a new entry.
+    #[inline(never)]
+    fn fill<'a>(
+        &mut self,
+        pools: &'a Pools,
+        class: &Class,
+        item: Item<'a>,
+        wanted: AllocationPurpose,
+    ) -> Taken<'a> {
+        item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
+        let (_, slot) = pools.class_of(item.reference());
+        self.policy().insert(slot, wanted.entry, wanted.now_seconds);
+        self.counters.items += 1;
+        self.counters.requested_bytes += wanted.bytes;
+        // Memory that was never accessed has no pages to prefetch.
+        if let Some(next) = self.free_head {
+            pools.arena.item(next).prefetch_chunk(class.chunk_bytes);
         }
-        if let Some(item) = self.free_chunk(pools, class) {
-            item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
-            let (_, slot) = pools.class_of(item.reference());
-            self.policy().insert(slot, wanted.entry, wanted.now_seconds);
-            self.counters.items += 1;
-            self.counters.requested_bytes += wanted.bytes;
-            return Taken::Free(item);
-        }
-        let chosen = self.choose_victim(pools, class, wanted);
-        chosen.unwrap_or_else(|| {
-            self.counters.allocation_failures += 1;
-            Taken::Nothing
-        })
-    }
-
-    /// The chunk that the next allocation will probably take.
-    fn likely_next<'a>(&self, pools: &'a Pools, class: &'a Class) -> Option<Item<'a>> {
-        match self.free_head {
-            Some(head) => Some(pools.arena.item(head)),
-            None if self.carving.is_empty() => {
-                Some(class.chunks.item(self.policy.as_ref()?.likely_victim()?))
-            }
-            // Memory that was never accessed has no pages to prefetch.
-            None => None,
-        }
+        Taken::Free(item)
     }
 
     pub(super) fn policy(&mut self) -> &mut dyn Eviction {
@@ -409,6 +404,12 @@ impl Inner {
             self.carving.pop();
         }
         Some(item)
+    }
+
+    /// Whether [`free_chunk`](Self::free_chunk) may return one. `false` is certain, and in a full class takes three loads.
+    #[inline]
+    fn may_have_free_chunk(&self, pools: &Pools, class: &Class) -> bool {
+        self.free_head.is_some() || !self.carving.is_empty() || !pools.supply.is_spent(class.pool)
     }
 
     /// Whether there is a free chunk, if necessary in a slab that the pool had not assigned.
@@ -466,91 +467,16 @@ impl Inner {
         self.policy().set_capacity(capacity);
     }
 
-    /// Asks the policy for victims until one is unreferenced. Its slot is given to the new entry immediately, which saves a second lock
-    /// acquisition after the item is unlinked.
-    fn choose_victim<'a>(
-        &mut self,
-        pools: &'a Pools,
-        class: &'a Class,
-        wanted: AllocationPurpose,
-    ) -> Option<Taken<'a>> {
-        // Policies select an item that can be evicted before they have selected each item twice.
-        let tries = (2 * self.policy.as_ref()?.len()).min(MOST_TRIES);
-        for _ in 0..tries {
-            let slot = self.policy().evict(wanted.now_seconds)?;
-            let item = class.chunks.item(slot);
-            let seen = item.header().state();
-            let is_plain = !seen.has(State::CHILD) && !self.is_releasing(pools, item);
-            // `IN_POLICY` stays set, because the slot belongs to the new entry.
-            if is_plain && item.header().begin_eviction_of(seen) {
-                self.policy().insert(slot, wanted.entry, wanted.now_seconds);
-                self.counters.evictions += 1;
-                self.counters.requested_bytes -= item.header().item_bytes();
-                self.counters.requested_bytes += wanted.bytes;
-                return Some(Taken::victim(pools, item));
-            }
-            if let Some(chain) = self.pass_over(pools, item, slot, wanted.now_seconds) {
-                return Some(chain);
-            }
-        }
-        None
-    }
-
-    /// Handles a selected item that cannot be evicted alone: it leaves the policy, or is reinserted as after a hit.
-    #[cold]
-    fn pass_over<'a>(
-        &mut self,
-        pools: &'a Pools,
-        item: Item<'a>,
-        slot: Slot,
-        now_seconds: u32,
-    ) -> Option<Taken<'a>> {
-        let state = item.header().clear(State::IN_POLICY);
-        if state.references() == 0 || !state.has(State::LINKED) || state.has(State::EVICTING) {
-            // Already being evicted, or a draft: its owner reinserts it if necessary.
-            return None;
-        }
-        if self.is_releasing(pools, item) {
-            return None;
-        }
-        if state.has(State::CHILD) {
-            let parent = parent_of(&pools.arena, item);
-            if parent.header().begin_eviction() {
-                return Some(Taken::Chain { parent, child: item });
-            }
-        }
-        self.policy().restore(slot, pools.entry_of(item), now_seconds);
-        item.header().set(State::IN_POLICY);
-        self.counters.eviction_failures += 1;
-        None
-    }
-
     /// Whether the policy has no items.
     pub(super) fn is_without_items(&self) -> bool {
         self.policy.as_ref().is_none_or(|policy| policy.is_empty())
-    }
-
-    /// The policy's next victim, removed from the policy and marked as leaving; [`Taken::Nothing`] if it is in use.
-    pub(super) fn next_to_leave<'a>(
-        &mut self,
-        pools: &'a Pools,
-        class: &'a Class,
-        now_seconds: u32,
-    ) -> Option<Taken<'a>> {
-        let slot = self.policy.as_mut()?.evict(now_seconds)?;
-        let item = class.chunks.item(slot);
-        let seen = item.header().state();
-        if !seen.has(State::CHILD) && item.header().begin_eviction_of(seen) {
-            item.header().clear(State::IN_POLICY);
-            return Some(Taken::victim(pools, item));
-        }
-        Some(self.pass_over(pools, item, slot, now_seconds).unwrap_or(Taken::Nothing))
     }
 
     /// Puts a chunk on the free list.
     pub(super) fn free(&mut self, pools: &Pools, class: &Class, item: Item<'_>) {
         self.counters.items -= 1;
         self.counters.requested_bytes -= item.header().item_bytes();
+        self.foreseen = None;
         if item.header().state().has(State::IN_POLICY) {
             let (_, slot) = pools.class_of(item.reference());
             self.policy().remove(slot);
