@@ -305,9 +305,11 @@ impl Queue {
         self.sections[section].line.insert(at, id);
     }
 
+    /// Moves the virtual block at the head of a section into the queue, unless it has no items. No item refers to the entry of
+    /// [`Rank::NONE`].
     fn seal_active(&mut self, section: usize) {
         let active = self.sections[section].active;
-        if !active.is_none() && self.block(BlockId::Virtual(active)).own > 0 {
+        if self.block(BlockId::Virtual(active)).own > 0 {
             self.seal(active);
         }
     }

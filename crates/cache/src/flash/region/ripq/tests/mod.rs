@@ -75,6 +75,21 @@ fn sections_of_absolute_priorities_shrink_towards_the_tail() {
 }
 
 #[test]
+fn regions_of_a_section_with_absolute_priorities_are_ordered_by_their_means() {
+    let mut queue = Ripq::new(&RipqConfig { sections: 1, ..RipqConfig::plain(Caching::GDSF) }, &layout(8));
+    let point = InsertionPoint(0);
+    // The second mean is (12 * 2 + 4 * 10) / 16 = 4, between the others.
+    for (region, items) in [(0, vec![(UNITS, 5.0)]), (1, vec![(12, 2.0), (4, 10.0)]), (2, vec![(UNITS, 3.0)])]
+    {
+        for (units, worth) in items {
+            queue.enter(RegionId(region), point, Placing { level: 0, worth }, units);
+        }
+        queue.written(RegionId(region), point);
+    }
+    assert_eq!(queue.in_order(), [(RegionId(2), 0), (RegionId(1), 0), (RegionId(0), 0)]);
+}
+
+#[test]
 fn lower_priority_does_not_move_an_item() {
     let config = RipqConfig { sections: 4, ..RipqConfig::plain(Caching::Slru { segments: 2 }) };
     let mut queue = Ripq::new(&config, &layout(8));
@@ -112,6 +127,21 @@ fn priority_maps_to_the_nearest_insertion_point_at_or_above() {
     {
         assert_eq!(queue.level_of(share), level, "{share}");
     }
+}
+
+#[test]
+fn idle_ranks_are_used_again_when_none_is_free() {
+    let mut queue = lru(1);
+    let mut item = fill(&mut queue, 0, 0)[0];
+    // One region has 32 ranks. A block is full with an item of a whole region, and idle after the item is raised again.
+    for raise in 0..31 {
+        queue.left(&item);
+        item = Resident { rank: queue.queue.active(1), units: UNITS, ..item };
+        assert!(!item.rank.is_none(), "raise {raise}");
+        queue.queue.add(item.region, item.rank, Counted { units: UNITS, worth: 0.0 });
+    }
+    assert!(!queue.queue.active(1).is_none(), "the last rank");
+    assert!(!queue.queue.active(0).is_none(), "an idle one");
 }
 
 /// Catches a regression: with all ranks in use, each raise searches the whole queue for a free one, and all raised
