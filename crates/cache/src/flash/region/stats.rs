@@ -135,11 +135,3 @@ pub struct Memory {
     /// A small record per region, and the policy's state of regions and virtual blocks.
     pub region_bytes: usize,
 }
-
-impl Memory {
-    /// The sum.
-    #[must_use]
-    pub fn total_bytes(&self) -> usize {
-        self.index_bytes + self.buffer_bytes + self.region_bytes
-    }
-}

@@ -3,10 +3,11 @@
 use std::pin::pin;
 
 use device::wrap::GateDevice;
-use device::{MemoryDevice, RequestKind};
+use device::{ErrorKind, IoError, MemoryDevice, RequestKind};
 
 use super::races::poll_once;
 use super::*;
+use crate::flash::crash_histories::WatchedDevice;
 
 /// Enough items to fill every region several times.
 const NEW_KEYS: std::ops::Range<u64> = 10_000..12_000;
@@ -178,4 +179,34 @@ fn dropped_trim_of_a_region_is_repeated() {
     assert!(after < held);
     work_until_idle(&scene.store);
     assert_eq!(scene.store.len(), after, "one region on its way is as good as clean");
+}
+
+#[test]
+fn region_of_a_dropped_reclaim_is_reclaimed_later() {
+    for config in [small(), blockcache(), ripq(|_| {})] {
+        let scene = Fixture::new(config).with_a_reclaim_due();
+        let held = scene.store.policy.lock().len();
+        assert_eq!(scene.drop_step_during(RequestKind::Read), 1);
+        assert_eq!(scene.store.policy.lock().len(), held);
+        scene.gate.let_pass();
+        fill(&scene.store, NEW_KEYS);
+        assert_all_found(&scene.store, NEW_KEYS);
+        scene.assert_all_regions_come_back();
+    }
+}
+
+/// The region may still contain its old items, which only a recovery could find, and the journal excludes them.
+#[test]
+fn failed_trim_is_counted_and_its_region_is_used() {
+    let config = RegionConfig { trim: true, ..small() };
+    let watched = Arc::new(WatchedDevice::new(MemoryDevice::new(config.capacity_bytes)));
+    watched.watch(|change| match change.kind {
+        RequestKind::Trim => Err(IoError::new(ErrorKind::Medium, "it cannot be trimmed")),
+        _ => Ok(()),
+    });
+    let store = open(watched, config);
+    fill(&store, NEW_KEYS);
+    assert_all_found(&store, NEW_KEYS);
+    let stats = store.stats();
+    assert!(stats.trim_errors >= stats.regions_reclaimed.min(24) && stats.trim_errors > 0, "{stats:?}");
 }

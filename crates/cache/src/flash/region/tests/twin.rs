@@ -1,5 +1,6 @@
 //! Compares the store with [`DryStore`](super::super::DryStore): both must hit and miss the same requests.
 
+use ::policy::simulate::{Access, Simulator};
 use device::MemoryDevice;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -52,7 +53,7 @@ fn assert_twins(config: &RegionConfig) {
 }
 
 fn written_bytes(twin: &DryStore) -> u64 {
-    ::policy::simulate::Simulator::counts(twin).written_weight
+    twin.counts().written_weight
 }
 
 /// Three items of 28 % of a region leave 16 % unused. Reinserted, they fill the region that they came from, although
@@ -117,4 +118,31 @@ fn item_queue_has_the_hits_of_its_model() {
     })));
     assert_twins(&roomy(ripq(|config| config.caching = Caching::GDSF)));
     assert_twins(&roomy(ripq(|config| config.single_point = true)));
+}
+
+#[test]
+fn model_holds_neither_removed_nor_expired_objects() {
+    let mut twin = DryStore::new(&small(), Packing::Entries).unwrap();
+    let access =
+        |object, is_removal| Access { object, weight: 100, now_seconds: 0, is_removal, is_set: false };
+    let accesses =
+        [(1, false), (2, false), (3, false), (1, true), (3, false)].map(|(object, is)| access(object, is));
+    twin.run(&accesses, &[]);
+    twin.expire(2);
+    assert_eq!([0, 1, 2, 3].map(|object| twin.holds(object)), [false, false, false, true]);
+    let counts = twin.counts();
+    assert_eq!((counts.requests, counts.hits, counts.inserts), (4, 1, 3));
+}
+
+#[test]
+fn model_lists_each_written_region_once() {
+    let mut twin = DryStore::new(&small(), Packing::Bare).unwrap();
+    let half = small().region_bytes / 2;
+    let insert = |twin: &mut DryStore, objects: std::ops::Range<u32>| {
+        objects.for_each(|object| twin.insert(object, half));
+        twin.take_written().iter().map(|region| region.0).collect::<Vec<_>>()
+    };
+    assert_eq!(insert(&mut twin, 0..3), [], "the recording starts now");
+    assert_eq!(insert(&mut twin, 3..7), [1, 2]);
+    assert_eq!(insert(&mut twin, 7..8), []);
 }

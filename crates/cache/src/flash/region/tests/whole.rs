@@ -1,6 +1,6 @@
-//! Regions that are written as a whole, including their unused part.
+//! Regions that are written as a whole, including their unused part, and items larger than a transfer of the device.
 
-use device::{IoBuffer, MemoryDevice};
+use device::{Completion, Geometry, IoBuffer, MemoryDevice, Outcome, Request};
 
 use super::*;
 
@@ -28,4 +28,40 @@ fn unused_part_of_a_region_keeps_old_bytes_unless_written_whole() {
     let of_earlier = |region: Vec<u8>| region.into_iter().filter(|&byte| byte == EARLIER).count();
     assert!(of_earlier(first_region(false)) > 50 << 10);
     assert!(of_earlier(first_region(true)) < 1 << 10);
+}
+
+/// A device of small transfers.
+struct Narrow(MemoryDevice);
+
+const NARROW_BYTES: u32 = 2048;
+
+impl Device for Narrow {
+    device::forward_device!(0: counters);
+
+    fn geometry(&self) -> Geometry {
+        Geometry { max_io_bytes: NARROW_BYTES, ..self.0.geometry() }
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        completion.complete(self.execute(request));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        let bytes = match &request {
+            Request::Read { buffer, .. } => buffer.len(),
+            Request::Write { data, .. } => data.len(),
+            Request::Trim { .. } | Request::Flush => 0,
+        };
+        assert!(bytes <= NARROW_BYTES as usize, "{request:?}");
+        self.0.execute(request)
+    }
+}
+
+#[test]
+fn item_larger_than_a_transfer_is_read_in_pieces() {
+    let narrow = Narrow(MemoryDevice::new(small().capacity_bytes));
+    let store = open(Arc::new(narrow), small());
+    (0..20).for_each(|key| put_version(&store, key, 0));
+    drain(&store);
+    (0..20).for_each(|key| assert_eq!(*get(&store, key).found().unwrap(), value(key, 0), "{key}"));
 }
