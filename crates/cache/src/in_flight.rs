@@ -468,6 +468,27 @@ mod tests {
         drop(lead(&in_flight));
     }
 
+    /// While another caller polls the work, a caller can only register its waker.
+    #[test]
+    fn caller_polled_during_the_work_is_woken_if_the_work_was() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        let fetch = turn.fetch();
+        let (count, second) = (Arc::new(Count::default()), Mutex::new(fetch.wait(None)));
+        let waker = Waker::from(Arc::clone(&count));
+        fetch.carry_out(Box::pin(std::future::poll_fn(move |context| {
+            let _running = &turn;
+            context.waker().wake_by_ref();
+            assert!(!poll(&mut second.lock(), &waker));
+            Poll::Pending
+        })));
+        let mut first = fetch.wait(None);
+        assert!(!poll(&mut first, Waker::noop()));
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        let ended = fetch.work.lock().take();
+        drop(ended);
+    }
+
     #[test]
     fn dropping_the_last_caller_drops_the_fetch_and_permits_a_new_one() {
         let in_flight = InFlight::new();

@@ -1,10 +1,12 @@
 //! Item destructors are called exactly once for every item that leaves the cache, from DRAM and from flash.
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 
 use device::{Clock, MemoryDevice, VirtualClock};
 use flashwright_cache::config::{Destroyed, LogOptions, Removal};
-use flashwright_cache::{Builder, Cache, FlashConfig, InsertOptions, Inserted, Layer, SmallItems};
+use flashwright_cache::{Builder, Cache, FlashConfig, InsertOptions, Inserted, Layer, SmallItems, block_on};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -133,6 +135,48 @@ fn item_in_dram_and_on_flash_is_destroyed_once() {
         for round in 0..4 {
             push_to_flash(&cache, &ledger);
             assert_eq!(ledger.calls_of(number), [(Removal::Removed, Layer::Dram)], "{len}, round {round}");
+        }
+    }
+}
+
+/// Between the steps of a clear, items on flash are evicted by inserts.
+#[test]
+fn items_in_dram_and_on_flash_are_destroyed_once_by_a_clear() {
+    for (len, small_items) in [300, 3000].into_iter().zip(engines()) {
+        let (builder, ledger) = with_ledger(hybrid(32, small_items));
+        let cache = builder.open().unwrap();
+        let numbers: Vec<_> = (0..20).map(|key| insert(&cache, &ledger, key, len, &NO_TTL)).collect();
+        push_to_flash(&cache, &ledger);
+        // A get promotes the item to DRAM, from where it may be evicted again.
+        (0..20_u64).for_each(|key| drop(cache.get_blocking(&key.to_le_bytes())));
+        let destroyed = || numbers.iter().filter(|&&number| !ledger.calls_of(number).is_empty());
+        let mut clear = pin!(cache.clear_async());
+        while destroyed().count() == 0 {
+            assert!(clear.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        let of_dram: Vec<_> = destroyed().collect();
+        (0..4).for_each(|_| push_to_flash(&cache, &ledger));
+        block_on(clear);
+        for number in of_dram {
+            assert_eq!(ledger.calls_of(*number), [(Removal::Cleared, Layer::Dram)], "{len}, item {number}");
+        }
+    }
+}
+
+/// A clear drops the regions from which the values would be read. Sets call the destructor only when they write the bucket.
+#[test]
+fn items_removed_from_a_log_or_regions_just_before_a_clear_are_destroyed_with_their_values() {
+    let [sets, log, _] = engines();
+    for (len, small_items) in [(3000, sets), (300, log), (3000, log)] {
+        let (builder, ledger) = with_ledger(hybrid(32, small_items));
+        let cache = builder.open().unwrap();
+        // So many that the background work has not called all destructors before the clear.
+        let numbers: Vec<_> = (0..2000).map(|key| insert(&cache, &ledger, key, len, &NO_TTL)).collect();
+        push_to_flash(&cache, &ledger);
+        (0..2000_u64).for_each(|key| _ = cache.remove(&key.to_le_bytes()));
+        cache.clear();
+        for number in numbers {
+            assert_eq!(ledger.calls_of(number).len(), 1, "{len}, {small_items:?}, item {number}");
         }
     }
 }

@@ -118,6 +118,27 @@ fn external_region_order_is_called_like_a_built_in_one() {
     assert_ne!(hits(OLDEST), hits(OrderConfig::Lru));
 }
 
+#[test]
+fn external_policies_are_equal_if_their_names_are() {
+    let order = |name| OrderConfig::Own(OwnOrder { name, build: |_regions| Box::<Newest>::default() });
+    assert_eq!(OLDEST, order("oldest"));
+    assert_ne!(OLDEST, order("newest"));
+    let caching = |name| {
+        let build = |_sections| Box::new(Recent) as Box<dyn CachingPolicy>;
+        Caching::Own(OwnCaching { name, build, is_absolute: true, single_point: 0.5 })
+    };
+    assert_eq!(RECENT, caching("recent"));
+    assert_ne!(RECENT, caching("rare"));
+}
+
+#[test]
+fn external_region_order_is_empty_if_its_length_is_0() {
+    let mut order = Newest::default();
+    assert!(order.is_empty());
+    order.written(RegionId(0), 0);
+    assert!(!order.is_empty());
+}
+
 /// Reclaims the newest region first.
 #[derive(Default)]
 struct Newest(Vec<(RegionId, u8)>);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice, Request};
 use flashwright_cache::config::{PairConfig, PoolId};
-use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, SmallItems};
+use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, SmallItems, block_on};
 
 const MIB: u64 = 1 << 20;
 const ITEMS: u64 = 20_000;
@@ -59,6 +59,25 @@ fn clean_close_keeps_items_on_flash() {
     assert!(cache.stats().flash.unwrap().recovered);
     let kept = found(&cache).len() as u64;
     assert!(kept * 100 >= stored * 99, "{kept} of {stored} found after reopen");
+}
+
+#[test]
+fn time_of_a_clear_is_kept_until_it_is_reset() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let reopened = |cache: Cache| {
+        cache.close().unwrap();
+        open(&device)
+    };
+    let cache = open(&device);
+    assert_eq!(cache.clear_time(), None);
+    block_on(cache.set_clear_time(Some(77))).unwrap();
+    let cache = reopened(cache);
+    assert_eq!(cache.clear_time(), Some(77));
+    block_on(cache.set_clear_time(None)).unwrap();
+    assert_eq!(reopened(cache).clear_time(), None);
+    let dram_alone = Cache::builder().dram_bytes(MIB).open().unwrap();
+    block_on(dram_alone.set_clear_time(Some(77))).unwrap();
+    assert_eq!(dram_alone.clear_time(), None);
 }
 
 #[test]
