@@ -231,6 +231,38 @@ mod tests {
     }
 
     #[test]
+    fn devices_of_different_names_have_different_ids_and_no_device_has_none() {
+        assert_ne!(hash_of("wwid naa.5000"), hash_of("wwid naa.5001"));
+        assert_ne!(hash_of(""), 0);
+        assert_eq!(OsIdentity::of_all(&[]).device_id, 0);
+    }
+
+    #[test]
+    fn file_behind_a_loop_device_is_found_if_the_device_covers_all_of_it() {
+        let (directory, file) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        let sysfs = directory.path();
+        assert_eq!(file_behind(sysfs), None);
+        std::fs::create_dir(sysfs.join("loop")).unwrap();
+        let set = |name: &str, text: &str| std::fs::write(sysfs.join("loop").join(name), text).unwrap();
+        let (whole, missing) = (format!("{}\n", file.path().display()), "/missing/file\n".to_owned());
+        for (offset, size_limit, backing_file, is_found) in [
+            ("0\n", "0\n", &whole, true),
+            ("512\n", "0\n", &whole, false),
+            ("0\n", "1024\n", &whole, false),
+            ("0\n", "0\n", &missing, false),
+        ] {
+            set("offset", offset);
+            set("sizelimit", size_limit);
+            set("backing_file", backing_file);
+            assert_eq!(
+                file_behind(sysfs).as_deref(),
+                is_found.then_some(file.path()),
+                "{offset} {size_limit}"
+            );
+        }
+    }
+
+    #[test]
     fn mark_of_several_files_depends_on_their_order() {
         let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
         let [a, b] = files.each_ref().map(|file| file.path().to_owned());

@@ -1,7 +1,7 @@
 //! Statistics that clients and operators rely on.
 
 use device::IoBuffer;
-use flashwright_block::volume::VolumeConfig;
+use flashwright_block::volume::{IoCounts, VolumeConfig};
 
 use crate::world::{Shape, World, config};
 
@@ -104,4 +104,18 @@ fn memory_bytes_of_partial_blocks_is_counted() {
         (20 * BLOCKS..=80 * BLOCKS).contains(&of_partial),
         "{of_partial} bytes for {BLOCKS} partial blocks"
     );
+}
+
+#[test]
+fn zeroed_statistics_count_from_0() {
+    let world = World::new(1, Shape::default());
+    let volume = world.volume(&config());
+    world.run(async move {
+        volume.write(0, IoBuffer::copy_of(&[1; 4096]).into(), true).await.unwrap();
+        let stats = volume.stats();
+        assert_eq!((stats.counters.writes, stats.io.client_flushes), (1, 1));
+        volume.zero_stats();
+        let stats = volume.stats();
+        assert_eq!((stats.counters.writes, stats.io), (0, IoCounts::default()));
+    });
 }

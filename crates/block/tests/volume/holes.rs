@@ -1,11 +1,16 @@
 //! Holes, and ranges that are zeroed.
 
-use device::{Device, IoBuffer, IoSlice};
+use std::error::Error;
+use std::sync::Arc;
+
+use device::timer::SystemTimer;
+use device::{Completion, Device, ErrorKind, IoBuffer, IoError, IoSlice, MemoryDevice, Request};
 use flashwright_block::sets::Mode;
-use flashwright_block::volume::{Volume, VolumeConfig};
+use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::faulty::opened;
 use crate::world::{Shape, World, config};
 
 const BLOCK: u64 = 4096;
@@ -114,4 +119,40 @@ fn ordered_volume_unmaps_by_writing_zeros() {
     world.run(async move { again.unmap(0, 8 * BLOCK, false).await }).unwrap();
     assert_eq!(volume.stats().dirty_blocks, 8);
     assert_eq!(holes(&volume)[0].0, 8 * BLOCK);
+}
+
+/// A device that fails trims.
+struct TrimsFail(MemoryDevice, ErrorKind);
+
+impl Device for TrimsFail {
+    device::forward_device!(0: geometry, counters);
+
+    fn submit(&self, request: Request, completion: Completion) {
+        match request {
+            Request::Trim { .. } => completion.complete(Err(IoError::new(self.1, "it cannot be trimmed"))),
+            _ => self.0.submit(request, completion),
+        }
+    }
+}
+
+#[test]
+fn trim_of_a_disk_without_trims_succeeds_and_one_that_fails_is_an_error_of_the_disk() {
+    for kind in [ErrorKind::Unsupported, ErrorKind::Medium] {
+        pollster::block_on(async {
+            let flash = Arc::new(MemoryDevice::new(4 << 20));
+            let disk = Arc::new(TrimsFail(MemoryDevice::new(SIZE), kind));
+            let volume = opened((flash, disk), &config(), Arc::new(SystemTimer::default())).await;
+            volume.write(0, IoBuffer::copy_of(&[7; 8192]).into(), false).await.unwrap();
+            let trimmed = volume.trim(0, BLOCK).await;
+            if kind == ErrorKind::Unsupported {
+                trimmed.unwrap();
+            } else {
+                let error = trimmed.unwrap_err();
+                assert_eq!(error.kind(), VolumeErrorKind::Disk);
+                assert!(error.source().unwrap().to_string().contains("it cannot be trimmed"), "{error}");
+            }
+            let read = volume.read(0, 8192).await.unwrap();
+            assert!(read[..4096].iter().all(|&byte| byte == 0) && read[4096..].iter().all(|&byte| byte == 7));
+        });
+    }
 }

@@ -79,3 +79,65 @@ fn write_of_sectors_reads_the_disk_only_if_they_are_part_of_a_disk_block() {
         );
     }
 }
+
+/// A disk with blocks of 4 KiB filled with 9s, and a volume with blocks of 64 KiB on it.
+fn over_nines(disk_bytes: u64) -> (World, Volume) {
+    let world =
+        World::new(1, Shape { disk_block: 4096, flash_bytes: 32 << 20, disk_bytes, ..Shape::default() });
+    let disk: Arc<dyn Device> = world.disk.clone();
+    world.run(async move {
+        for offset in (0..disk_bytes).step_by(BLOCK as usize) {
+            let nines = vec![9; (disk_bytes - offset).min(BLOCK) as usize];
+            disk.write(offset, IoBuffer::copy_of(&nines)).await.unwrap();
+        }
+    });
+    let volume = world.volume(&VolumeConfig { block_bytes: BLOCK as u32, ..config() });
+    (world, volume)
+}
+
+async fn write_sevens(volume: &Volume, offset: u64, bytes: usize) {
+    volume.write(offset, IoBuffer::copy_of(&vec![7; bytes]).into(), false).await.unwrap();
+}
+
+#[test]
+fn last_block_that_is_shorter_is_read_from_the_disk_and_from_flash() {
+    // The last two blocks are read by one request.
+    let tail = (4 << 20) + BLOCK;
+    let (world, volume) = over_nines(tail + 3 * 4096);
+    world.run(async move {
+        let nines = vec![9; BLOCK as usize + 3 * 4096];
+        assert_eq!(*volume.read(tail - BLOCK, nines.len()).await.unwrap(), *nines);
+        let disk_reads = volume.stats().counters.disk_reads;
+        assert_eq!(*volume.read(tail - BLOCK, nines.len()).await.unwrap(), *nines);
+        assert_eq!(volume.stats().counters.disk_reads, disk_reads, "the second time from flash");
+    });
+}
+
+#[test]
+fn write_of_a_sector_keeps_the_rest_of_a_last_block_that_is_shorter() {
+    let tail = 4 << 20;
+    let (world, volume) = over_nines(tail + 3 * 4096);
+    world.run(async move {
+        write_sevens(&volume, tail + 512, 512).await;
+        let mut expected = vec![9; 3 * 4096];
+        expected[512..1024].fill(7);
+        assert_eq!(*volume.read(tail, expected.len()).await.unwrap(), *expected);
+        volume.clean().await.unwrap();
+        assert_eq!(*volume.without_caching().read(tail, expected.len()).await.unwrap(), *expected);
+    });
+}
+
+#[test]
+fn write_past_the_cache_keeps_the_rest_of_the_disk_blocks_that_it_covers_in_part() {
+    let (world, volume) = over_nines(4 << 20);
+    world.run(async move {
+        let past_the_cache = volume.without_caching();
+        let mut expected = vec![9; BLOCK as usize];
+        for (offset, bytes) in [(4096, 512), (8704, 512), (15_872, 512), (16_384, 4608), (24_064, 4608)] {
+            write_sevens(&past_the_cache, offset as u64, bytes).await;
+            expected[offset..offset + bytes].fill(7);
+            let read = past_the_cache.read(0, expected.len()).await.unwrap();
+            assert_eq!(*read, *expected, "{bytes} bytes at {offset}");
+        }
+    });
+}

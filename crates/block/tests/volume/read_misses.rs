@@ -131,3 +131,18 @@ fn read_blocks_waiting_for_the_flash_are_limited() {
         assert_eq!(volume.stats().held_blocks, (64 << 20) / BLOCK + AT_ONCE / BLOCK);
     });
 }
+
+#[test]
+fn read_longer_than_a_segment_returns_its_bytes_in_order() {
+    const MIB: usize = 1 << 20;
+    let world = World::new(1, Shape::default());
+    let volume = world.volume(&config());
+    world.run(async move {
+        for mib in 0..8 {
+            let data = IoBuffer::copy_of(&vec![mib as u8 + 1; MIB]).into();
+            volume.without_caching().write((mib * MIB) as u64, data, false).await.unwrap();
+        }
+        let read = volume.read(1536, 7 * MIB).await.unwrap();
+        assert!((0..7 * MIB).all(|at| usize::from(read[at]) == (1536 + at) / MIB + 1));
+    });
+}

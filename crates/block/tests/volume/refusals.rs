@@ -204,6 +204,9 @@ fn full_check_finds_damaged_pages_and_differing_clean_blocks() {
         found += other.check(true).problem_count;
     }
     assert_eq!(found, 76, "one for each page that holds a block");
+    // Block 155 was written once and then cleaned.
+    poke(&*pair.disk, 5 * 31 * 4096, |bytes| bytes[77] ^= 4);
+    assert_eq!(pair.check(true).problems, ["block 155 is clean on flash, but differs from the disk"]);
 }
 
 /// One intact copy of the superblock is enough; damage to both is reported.

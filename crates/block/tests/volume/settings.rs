@@ -1,8 +1,10 @@
 //! Changing settings while the volume is in use.
 
-use device::IoBuffer;
-use flashwright_block::sets::Tuning;
-use flashwright_block::volume::VolumeConfig;
+use std::sync::Arc;
+
+use device::{Device, IoBuffer};
+use flashwright_block::sets::{Mode, Tuning};
+use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
 
 use crate::world::{Shape, World, config};
 
@@ -43,4 +45,30 @@ fn sequential_reads_and_writes_have_separate_limits() {
         let found = (counters.uncached_sequential_reads, counters.uncached_sequential_writes);
         assert_eq!(found, (reads, writes), "limits {read_bypass_bytes} and {write_bypass_bytes}");
     }
+}
+
+/// Its disk is a copy of an earlier state of the volume only if blocks reach it in order.
+#[test]
+fn ordered_volume_accepts_only_modes_that_keep_dirty_blocks() {
+    let world = World::new(1, Shape::default());
+    let (flash, disk): (_, Arc<dyn Device>) = (world.flash.clone(), world.disk.clone());
+    let with_mode =
+        |mode| VolumeConfig { ordered: true, tuning: Tuning { mode, ..config().tuning }, ..config() };
+    let (back, through) = (with_mode(Mode::WriteBack), with_mode(Mode::WriteThrough));
+    let refused = world.run(async move { Volume::check_config(&flash, &disk, &through).await });
+    assert_eq!(refused.map_err(|error| error.kind()), Err(VolumeErrorKind::Config));
+    assert_eq!(world.flash.counters().writes, 0);
+    let volume = world.volume(&back);
+    world.run(async move {
+        for (mode, is_accepted) in [
+            (Mode::WriteOnly, true),
+            (Mode::WriteThrough, false),
+            (Mode::WriteAround, false),
+            (Mode::WriteBack, true),
+        ] {
+            let tuning = Tuning { mode, ..volume.superblock().tuning };
+            let set = volume.set_tuning(tuning).await.map_err(|error| error.kind());
+            assert_eq!(set, if is_accepted { Ok(()) } else { Err(VolumeErrorKind::Config) }, "{mode:?}");
+        }
+    });
 }
