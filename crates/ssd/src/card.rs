@@ -138,7 +138,8 @@ pub struct Controller {
     pub host_bytes_per_second: u64,
 }
 
-/// Rates of the data sheet. Each direction of a [`Card`] with ceilings takes one command at a time, for the longer of the two times.
+/// Maximum rates of the data sheet. A [`Card`] with ceilings processes one read and one write at a time, each for the longer of the times
+/// that the sequential and the random rate give.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ceilings {

@@ -29,9 +29,9 @@ impl Ftl {
             live[self.mapping.unit_of(at.0) as usize] += 1;
         }
         for (unit, (counted, state)) in live.iter().zip(&self.units).enumerate() {
-            let believed = state.live;
-            ensure(*counted == believed, || {
-                format!("unit {unit} has {counted} live pages, but counts {believed}")
+            let recorded = state.live;
+            ensure(*counted == recorded, || {
+                format!("unit {unit} has {counted} live pages, but counts {recorded}")
             })?;
         }
         Ok(())
@@ -45,16 +45,16 @@ impl Ftl {
         }
         for (number, &Unit { live, group, state, .. }) in self.units.iter().enumerate() {
             let at = &self.groups[usize::from(group)];
-            let believed = at.victims.believes(number as u32 - at.first_unit);
+            let recorded = at.victims.recorded_live(number as u32 - at.first_unit);
             let is_closed = state == UnitState::Closed;
             ensure(free[number] == i32::from(state == UnitState::Free), || {
                 format!("unit {number} is {state:?}, but occurs {} times in the free list", free[number])
             })?;
-            ensure(believed.is_some() == is_closed, || {
-                format!("unit {number} is {state:?}; the victim policy has {believed:?}")
+            ensure(recorded.is_some() == is_closed, || {
+                format!("unit {number} is {state:?}; the victim policy has {recorded:?}")
             })?;
-            ensure(believed.flatten().is_none_or(|believed| believed == live), || {
-                format!("unit {number} has {live} live pages, but the victim policy counts {believed:?}")
+            ensure(recorded.flatten().is_none_or(|recorded| recorded == live), || {
+                format!("unit {number} has {live} live pages, but the victim policy counts {recorded:?}")
             })?;
             ensure(state != UnitState::Free || live == 0, || {
                 format!("unit {number} is free, but has {live} live pages")

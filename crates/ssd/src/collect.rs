@@ -80,7 +80,7 @@ impl Ftl {
             let Some(victim) = victims.choose(self.now) else { return false };
             let victim = *first_unit + victim;
             let is_full = self.units[victim as usize].live == unit_pages;
-            if is_full && !self.gives_up_a_page(group) {
+            if is_full && !self.has_dead_page(group) {
                 return false;
             }
             self.collect(victim, Reason::Space, medium);
@@ -105,7 +105,7 @@ impl Ftl {
 
     /// Whether any closed unit of the group has a dead page, although the chosen one has none.
     #[cold]
-    fn gives_up_a_page(&self, group: u16) -> bool {
+    fn has_dead_page(&self, group: u16) -> bool {
         let unit_pages = self.layout.shape().unit_pages;
         !self.groups[usize::from(group)].victims.spares_full_units()
             && self.closed_in(group).any(|unit| self.units[unit as usize].live < unit_pages)

@@ -47,7 +47,7 @@ impl Controller {
             }
             Request::Flush => timing.flush(begun_by_host(ftl, timing)),
             Request::Write { data, .. } => {
-                timing.take_in(data.len() as u64);
+                timing.receive(data.len() as u64);
                 change(ftl, pages, request, placement, timing);
             }
             Request::Trim { .. } => change(ftl, pages, request, placement, timing),

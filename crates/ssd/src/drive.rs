@@ -33,7 +33,7 @@ impl Drive {
     #[inline]
     pub fn write(&mut self, now_ns: u64, first: LogicalPage, count: u32, placement: Placement) -> u64 {
         self.timing.arrive(now_ns);
-        self.timing.take_in(u64::from(count) * self.page_bytes);
+        self.timing.receive(u64::from(count) * self.page_bytes);
         self.ftl.write(first, count, placement, &mut self.timing);
         self.timing.ends_ns()
     }
@@ -76,7 +76,7 @@ impl Drive {
     pub fn write_bytes(&mut self, now_ns: u64, first_byte: u64, bytes: u64, placement: Placement) -> u64 {
         let (head, whole, tail) = self.pages().divide(first_byte, bytes);
         self.timing.arrive(now_ns);
-        self.timing.take_in(bytes);
+        self.timing.receive(bytes);
         for (page, bytes) in head.into_iter().chain(tail) {
             self.ftl.write_part(page, bytes, placement, &mut self.timing);
         }

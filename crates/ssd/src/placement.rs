@@ -137,12 +137,12 @@ impl Plan {
         plan
     }
 
-    /// All frontiers.
+    /// Number of frontiers.
     pub(crate) fn len(&self) -> usize {
         self.host_frontiers() + self.groups * self.classes
     }
 
-    /// The host's, which come first.
+    /// Number of frontiers for host writes, which precede those of garbage collection.
     pub(crate) fn host_frontiers(&self) -> usize {
         self.host_rows * self.handles
     }

@@ -410,7 +410,7 @@ fn fill_timed(drive: &mut Drive, pattern: &Pattern, mut progress: impl FnMut(u64
 
 struct Requests {
     load: Load,
-    under_way: BinaryHeap<Reverse<u64>>,
+    in_flight: BinaryHeap<Reverse<u64>>,
     now_ns: u64,
     random: SmallRng,
 }
@@ -419,15 +419,15 @@ impl Requests {
     fn new(load: Load, seed: u64, from_ns: u64) -> Self {
         // A sequence that differs from the writer's.
         let random = SmallRng::seed_from_u64(seed ^ 0x5eed);
-        Self { load, under_way: BinaryHeap::new(), now_ns: from_ns, random }
+        Self { load, in_flight: BinaryHeap::new(), now_ns: from_ns, random }
     }
 
     fn next_ns(&mut self) -> u64 {
         match self.load.arrival {
             Arrival::EveryNs(gap_ns) => self.now_ns += gap_ns,
             Arrival::QueueDepth(depth) => {
-                if self.under_way.len() >= depth as usize
-                    && let Some(Reverse(end_ns)) = self.under_way.pop()
+                if self.in_flight.len() >= depth as usize
+                    && let Some(Reverse(end_ns)) = self.in_flight.pop()
                 {
                     self.now_ns = self.now_ns.max(end_ns);
                 }
@@ -438,7 +438,7 @@ impl Requests {
 
     fn ends(&mut self, end_ns: u64) {
         if matches!(self.load.arrival, Arrival::QueueDepth(_)) {
-            self.under_way.push(Reverse(end_ns));
+            self.in_flight.push(Reverse(end_ns));
         }
     }
 

@@ -10,7 +10,7 @@
 //! * **The write buffer** acknowledges a write when its pages are in; a page leaves it when its chunk is programmed. When the buffer is
 //!   full, writes wait for chunks. The buffer is volatile: a flush waits for all chunks in progress, and for one more program if the host
 //!   has begun a chunk since its last flush. Buffered data is read from the buffer.
-//! * **Collection is paced.** The mapping empties a victim in one step; its reads, programs and erases are a debt that is paid in equal
+//! * **Collection is paced.** The mapping empties a victim in one step; its reads, programs and erases are backlog that is executed in equal
 //!   parts with each page that the host writes into the next unit, and faster while the dies are idle. Real drives do the same;
 //!   otherwise some writes would stall for seconds. A write that meets collection waits because dies are busy, not because of a rule.
 use std::cmp::Reverse;
@@ -31,7 +31,7 @@ pub struct Timing {
     read_commands_free_ns: u64,
     write_commands_free_ns: u64,
     buffer: Buffer,
-    debt: CollectionBacklog,
+    backlog: CollectionBacklog,
     /// The next pages of chunks that were incomplete at the last flush and unchanged since.
     flushed: Vec<PhysicalPage>,
     /// Time when the incomplete chunks of earlier flushes are programmed.
@@ -63,7 +63,7 @@ struct Figures {
     /// Planes of a die; collection reads them together.
     planes: u64,
     /// Flash pages per mapping page; 1 if a mapping page is smaller than a flash page.
-    nand_pages_a_page: u64,
+    nand_pages_per_page: u64,
     planes_transfer_ns: u64,
     page_transfer_ns: u64,
     link_bytes_per_second: u64,
@@ -98,7 +98,7 @@ struct Buffer {
     capacity_pages: u64,
     used_pages: u64,
     /// Chunks being programmed, ordered by completion time.
-    under_way: BinaryHeap<Reverse<(u64, u32)>>,
+    programming: BinaryHeap<Reverse<(u64, u32)>>,
     ends_ns: HashMap<u32, u64>,
     /// Time when the most recently assigned buffer space became free: later requests get none before it.
     free_ns: u64,
@@ -118,7 +118,7 @@ struct CollectionBacklog {
 struct Work {
     left: u64,
     parts: u64,
-    a_page: f64,
+    per_page: f64,
     due: f64,
 }
 
@@ -141,11 +141,11 @@ impl Timing {
             buffer: Buffer {
                 capacity_pages,
                 used_pages: 0,
-                under_way: BinaryHeap::new(),
+                programming: BinaryHeap::new(),
                 ends_ns: HashMap::new(),
                 free_ns: 0,
             },
-            debt: CollectionBacklog::default(),
+            backlog: CollectionBacklog::default(),
             flushed: Vec::new(),
             flushed_ns: 0,
             at_ns: 0,
@@ -155,13 +155,13 @@ impl Timing {
 
     /// A request arrives at `now_ns`. Requests arrive in the order of time.
     pub(crate) fn arrive(&mut self, now_ns: u64) {
-        self.pay_while_idle(now_ns);
+        self.execute_while_idle(now_ns);
         self.at_ns = now_ns + self.figures.command_ns;
         self.requested_ns = self.at_ns;
     }
 
     /// Transfers `bytes` of the request from the host.
-    pub(crate) fn take_in(&mut self, bytes: u64) {
+    pub(crate) fn receive(&mut self, bytes: u64) {
         let takes_ns = self.link_ns(bytes);
         self.at_ns = carry(&mut self.link_in_free_ns, self.at_ns, self.at_ns, takes_ns);
         if let Some(ceiling) = self.figures.write_ceiling {
@@ -211,7 +211,7 @@ impl Timing {
 
     /// Waits until all written data is programmed. `begun` are the next pages of the host's incomplete chunks.
     pub(crate) fn flush(&mut self, begun: Vec<PhysicalPage>) {
-        let last = self.buffer.under_way.iter().map(|Reverse((end_ns, _))| *end_ns).max();
+        let last = self.buffer.programming.iter().map(|Reverse((end_ns, _))| *end_ns).max();
         // Chunks whose buffer space was assigned before their completion, and chunks begun by an earlier flush, are in progress as well.
         let others = self.buffer.free_ns.max(self.flushed_ns);
         self.at_ns = self.at_ns.max(last.unwrap_or(0)).max(others);
@@ -271,7 +271,7 @@ impl Timing {
         let die = chunk as usize % self.dies.len();
         let sent_ns = self.transfer(die, self.requested_ns, self.at_ns, self.figures.chunk_transfer_ns);
         let end_ns = self.occupy(die, sent_ns, self.figures.program_ns);
-        self.buffer.under_way.push(Reverse((end_ns, chunk)));
+        self.buffer.programming.push(Reverse((end_ns, chunk)));
         self.buffer.ends_ns.insert(chunk, end_ns);
     }
 
@@ -290,56 +290,56 @@ impl Timing {
 
     /// Executes the work that is due with `pages` pages of the host.
     #[inline]
-    fn pay(&mut self, pages: u32) {
-        if self.debt.is_clear() {
+    fn execute_due(&mut self, pages: u32) {
+        if self.backlog.is_clear() {
             return;
         }
         let (requested_ns, now_ns) = (self.requested_ns, self.at_ns);
-        for _ in 0..self.debt.reads.falls_due(pages) {
+        for _ in 0..self.backlog.reads.take_due(pages) {
             self.collect_read(requested_ns, now_ns);
         }
-        for _ in 0..self.debt.programs.falls_due(pages) {
+        for _ in 0..self.backlog.programs.take_due(pages) {
             self.collect_program(requested_ns, now_ns);
         }
-        for _ in 0..self.debt.erases.falls_due(pages) {
+        for _ in 0..self.backlog.erases.take_due(pages) {
             self.collect_erase(now_ns);
         }
     }
 
     /// Executes outstanding work in the time for which the dies have been idle.
-    fn pay_while_idle(&mut self, now_ns: u64) {
-        while !self.debt.is_clear() {
-            let die = self.debt.next_die;
+    fn execute_while_idle(&mut self, now_ns: u64) {
+        while !self.backlog.is_clear() {
+            let die = self.backlog.next_die;
             let free_ns = self.dies[die].busy_until_ns.max(self.dies[die].reading_until_ns);
             if free_ns + IDLE_NS >= now_ns {
                 return;
             }
             // After a short idle time, so that the next request of a burst is not delayed.
             let from_ns = free_ns + IDLE_NS;
-            if self.debt.reads.take_one() {
+            if self.backlog.reads.take_one() {
                 self.collect_read(from_ns, from_ns);
-            } else if self.debt.programs.take_one() {
+            } else if self.backlog.programs.take_one() {
                 self.collect_program(from_ns, from_ns);
-            } else if self.debt.erases.take_one() {
+            } else if self.backlog.erases.take_one() {
                 self.collect_erase(from_ns);
             }
         }
     }
 
     fn collect_read(&mut self, requested_ns: u64, now_ns: u64) {
-        let die = self.debt.turn(self.dies.len());
+        let die = self.backlog.advance_die(self.dies.len());
         let sensed_ns = self.occupy(die, now_ns, self.figures.read_ns);
         self.transfer(die, requested_ns, sensed_ns, self.figures.planes_transfer_ns);
     }
 
     fn collect_program(&mut self, requested_ns: u64, now_ns: u64) {
-        let die = self.debt.turn(self.dies.len());
+        let die = self.backlog.advance_die(self.dies.len());
         let sent_ns = self.transfer(die, requested_ns, now_ns, self.figures.chunk_transfer_ns);
         self.occupy(die, sent_ns, self.figures.program_ns);
     }
 
     fn collect_erase(&mut self, now_ns: u64) {
-        let die = self.debt.turn(self.dies.len());
+        let die = self.backlog.advance_die(self.dies.len());
         self.occupy(die, now_ns, self.figures.erase_ns);
     }
 }
@@ -362,10 +362,10 @@ impl Medium for Timing {
         }
         if cause == Cause::Collection {
             let chunks = self.figures.chunk_of.divide(first.0 + count) - self.chunk_of(first);
-            self.debt.programs.add(u64::from(chunks), self.figures.unit_pages);
+            self.backlog.programs.add(u64::from(chunks), self.figures.unit_pages);
             return;
         }
-        self.pay(count);
+        self.execute_due(count);
         let (mut page, end) = (first.0, first.0 + count);
         while page < end {
             let chunk = self.figures.chunk_of.divide(page);
@@ -389,25 +389,25 @@ impl Medium for Timing {
             return;
         }
         let nand_page = page.0 >> self.figures.nand_page_shift;
-        if nand_page != self.debt.last_nand_page {
-            self.debt.last_nand_page = nand_page;
-            self.debt.reads.add_parts(self.figures.nand_pages_a_page, self.figures.planes);
+        if nand_page != self.backlog.last_nand_page {
+            self.backlog.last_nand_page = nand_page;
+            self.backlog.reads.add_parts(self.figures.nand_pages_per_page, self.figures.planes);
         }
     }
 
     fn erase(&mut self, _: UnitId) {
         // A scaled drive has smaller units and unchanged erase blocks, so several units share one erase.
         let Figures { unit_pages, unit_bytes, erase_bytes, .. } = self.figures;
-        self.debt.reads.settle(unit_pages);
-        self.debt.erases.add_parts(unit_bytes, erase_bytes);
-        self.debt.erases.settle(unit_pages);
+        self.backlog.reads.spread_over(unit_pages);
+        self.backlog.erases.add_parts(unit_bytes, erase_bytes);
+        self.backlog.erases.spread_over(unit_pages);
     }
 }
 
 impl Buffer {
     /// Frees the chunk that completes first.
     fn take_earliest(&mut self, chunk_pages: u32) -> Option<u64> {
-        let Reverse((end_ns, chunk)) = self.under_way.pop()?;
+        let Reverse((end_ns, chunk)) = self.programming.pop()?;
         self.used_pages = self.used_pages.saturating_sub(u64::from(chunk_pages));
         // The chunk may have been erased and programmed again since; then only the later completion counts.
         if self.ends_ns.get(&chunk) == Some(&end_ns) {
@@ -423,8 +423,8 @@ impl CollectionBacklog {
         self.reads.left + self.programs.left + self.erases.left == 0
     }
 
-    /// Work is spread evenly over the dies, since units are stripes: the dies take turns.
-    fn turn(&mut self, dies: usize) -> usize {
+    /// The next die to work. Work is spread evenly over the dies, because units are stripes.
+    fn advance_die(&mut self, dies: usize) -> usize {
         let die = self.next_die;
         self.next_die = if die + 1 == dies { 0 } else { die + 1 };
         die
@@ -435,7 +435,7 @@ impl Work {
     /// Adds work that is due by the time when the host has written `pages` pages.
     fn add(&mut self, work: u64, pages: u32) {
         self.left += work;
-        self.settle(pages);
+        self.spread_over(pages);
     }
 
     /// Adds fractions of a unit of work; `parts_per_unit` of them make one.
@@ -448,17 +448,17 @@ impl Work {
         }
     }
 
-    fn settle(&mut self, pages: u32) {
-        self.a_page = self.left as f64 / f64::from(pages);
+    fn spread_over(&mut self, pages: u32) {
+        self.per_page = self.left as f64 / f64::from(pages);
     }
 
-    /// Pieces of work that are due with `pages` pages.
+    /// Removes and counts the units of work that are due with `pages` pages.
     #[inline]
-    fn falls_due(&mut self, pages: u32) -> u64 {
-        self.due += self.a_page * f64::from(pages);
+    fn take_due(&mut self, pages: u32) -> u64 {
+        self.due += self.per_page * f64::from(pages);
         let pieces = (self.due as u64).min(self.left);
         self.left -= pieces;
-        // Work done before it was due reduces the debt of the next step.
+        // Work done before it was due is subtracted from the work that is due next.
         self.due = if self.left > 0 { self.due - pieces as f64 } else { 0.0 };
         pieces
     }
@@ -483,10 +483,10 @@ impl Figures {
             .max(2) as u32;
         let channel = nand.channel_bytes_per_second;
         let nand_page_bytes = u64::from(nand.page_bytes);
-        let nand_pages_a_page = (page_bytes / nand_page_bytes).max(1);
+        let nand_pages_per_page = (page_bytes / nand_page_bytes).max(1);
         // A mapping page larger than one program or sense operation takes several operations.
         let chunk_bytes = u64::from(chunk_pages) * page_bytes;
-        let page_reads = nand_pages_a_page.div_ceil(u64::from(nand.planes));
+        let page_reads = nand_pages_per_page.div_ceil(u64::from(nand.planes));
         let ceiling =
             |bytes_per_second, commands_per_second| Ceiling { bytes_per_second, commands_per_second };
         Self {
@@ -512,7 +512,7 @@ impl Figures {
             command_ns: card.controller.command_ns,
             chunk_transfer_ns: chunk_bytes * SECOND_NS / channel,
             planes: u64::from(nand.planes),
-            nand_pages_a_page,
+            nand_pages_per_page,
             planes_transfer_ns: u64::from(nand.planes) * nand_page_bytes * SECOND_NS / channel,
             page_transfer_ns: page_bytes * SECOND_NS / channel,
             link_bytes_per_second: card.controller.host_bytes_per_second,
@@ -531,9 +531,9 @@ mod tests {
         let mut work = Work::default();
         work.add(100, 100);
         while work.take_one() {}
-        assert_eq!((0..100).map(|_| work.falls_due(1)).sum::<u64>(), 0, "nothing is left");
+        assert_eq!((0..100).map(|_| work.take_due(1)).sum::<u64>(), 0, "nothing is left");
         work.add(100, 100);
-        let due: Vec<u64> = (0..100).map(|_| work.falls_due(1)).collect();
+        let due: Vec<u64> = (0..100).map(|_| work.take_due(1)).collect();
         assert_eq!((due.iter().max(), due.iter().sum()), (Some(&1), 100_u64));
     }
 }

@@ -53,8 +53,8 @@ fn buffered_write_is_acknowledged_and_read_from_the_buffer() {
     assert_eq!(read(&mut drive, 10, 0), 13, "its chunk waits for a second page: a command and the link");
     assert_eq!(write(&mut drive, 20, 1, 1), 23);
     assert_eq!(read(&mut drive, 30, 0), 33, "its chunk is being programmed and still in the buffer");
-    // Transferred by 23 + 8, programmed by 1031. The read then takes 1 for the command, 100 for sensing, 4 for the
-    // channel and 2 for the link.
+    // In microseconds: the chunk is transferred by 23 + 8 and programmed by 1031. The read then takes 1 for the command, 100 for
+    // sensing, 4 for the channel and 2 for the link.
     assert_eq!(read(&mut drive, 2000, 0), 2107);
     assert_eq!(read(&mut drive, 3000, 50), 3003, "an unwritten page takes no time on the flash");
 }
@@ -114,15 +114,15 @@ fn write_to_a_full_buffer_waits_for_a_program() {
     for page in 5..85 {
         now_us = write(&mut drive, now_us, page, 1);
     }
-    let pages_a_ms = 80.0 / ((now_us - second) as f64 / 1000.0);
-    assert!((3.5..=4.0).contains(&pages_a_ms), "{pages_a_ms} pages a millisecond");
+    let pages_per_ms = 80.0 / ((now_us - second) as f64 / 1000.0);
+    assert!((3.5..=4.0).contains(&pages_per_ms), "{pages_per_ms} pages a millisecond");
 }
 
 /// Catches a regression: the first write to a full buffer waits for a chunk, and the following ones use the space of
 /// that chunk before it is free. Of 256 writes in flight on a card with chunks of 48 pages, most take 8 us, and one in
 /// fifty 38 ms.
 #[test]
-fn writes_that_need_the_same_chunks_space_all_wait_for_its_program() {
+fn writes_that_need_the_space_of_one_chunk_all_wait_for_its_program() {
     let mut card = card();
     card.nand.pages_at_once = 4;
     let mut drive = drive(&card);

@@ -65,7 +65,7 @@ impl CostBenefit {
         self.live[unit as usize] = ABSENT;
     }
 
-    pub(super) fn believes(&self, unit: u32) -> Option<u32> {
+    pub(super) fn recorded_live(&self, unit: u32) -> Option<u32> {
         Some(self.live[unit as usize]).filter(|live| *live != ABSENT)
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         benefit.remove(2);
         benefit.remove(1);
         assert_eq!(
-            (benefit.choose(1_000), benefit.believes(1), benefit.believes(0)),
+            (benefit.choose(1_000), benefit.recorded_live(1), benefit.recorded_live(0)),
             (Some(0), None, Some(6))
         );
         benefit.remove(0);

@@ -53,7 +53,7 @@ impl DChoices {
         }
     }
 
-    pub(super) fn believes(&self, unit: u32) -> Option<u32> {
+    pub(super) fn recorded_live(&self, unit: u32) -> Option<u32> {
         (self.position[unit as usize] != ABSENT).then(|| self.live[unit as usize])
     }
 }

@@ -31,7 +31,7 @@ impl Greedy {
         self.0.remove(unit);
     }
 
-    pub(super) fn believes(&self, unit: u32) -> Option<u32> {
+    pub(super) fn recorded_live(&self, unit: u32) -> Option<u32> {
         self.0.live(unit)
     }
 }

@@ -151,12 +151,12 @@ impl Victims {
 
     /// The policy's record of `unit`, for the checker: `None` if it has none, otherwise the live pages that it counts (`None` again for a
     /// policy that does not count them).
-    pub(crate) fn believes(&self, unit: u32) -> Option<Option<u32>> {
+    pub(crate) fn recorded_live(&self, unit: u32) -> Option<Option<u32>> {
         match self {
-            Self::Greedy(greedy) => greedy.believes(unit).map(Some),
-            Self::CostBenefit(benefit) => benefit.believes(unit).map(Some),
+            Self::Greedy(greedy) => greedy.recorded_live(unit).map(Some),
+            Self::CostBenefit(benefit) => benefit.recorded_live(unit).map(Some),
             Self::Fifo(fifo) => fifo.holds(unit).then_some(None),
-            Self::DChoices(choices) => choices.believes(unit).map(Some),
+            Self::DChoices(choices) => choices.recorded_live(unit).map(Some),
         }
     }
 

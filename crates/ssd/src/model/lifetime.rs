@@ -15,13 +15,13 @@ pub struct Endurance {
 }
 
 impl Endurance {
-    /// From drive writes a day over a warranty.
+    /// The endurance from drive writes a day over a warranty.
     #[must_use]
     pub fn from_dwpd(capacity_bytes: f64, dwpd: f64, warranty_years: f64, rated_dlwa: f64) -> Self {
         Self { host_bytes: capacity_bytes * dwpd * YEAR_DAYS * warranty_years, rated_dlwa }
     }
 
-    /// From terabytes written.
+    /// The endurance from terabytes written (TBW).
     #[must_use]
     pub fn from_tbw(tbw: f64, rated_dlwa: f64) -> Self {
         Self { host_bytes: tbw * 1e12, rated_dlwa }
