@@ -66,8 +66,8 @@ pub fn check_with_pinned(policy: &mut dyn Eviction, is_pinned: &[bool]) {
     policy.set_capacity(entries.into());
     let mut keys: Vec<u64> = (0..entries.into()).collect();
     (0..entries).for_each(|slot| policy.insert(Slot(slot), entry(slot.into()), 0));
-    for newcomer in 0..10 * entries {
-        let now_seconds = newcomer;
+    for number in 0..10 * entries {
+        let now_seconds = number;
         let mut chosen = 0;
         let slot = loop {
             let slot = policy.evict(now_seconds).expect("a full policy has a victim");
@@ -77,12 +77,12 @@ pub fn check_with_pinned(policy: &mut dyn Eviction, is_pinned: &[bool]) {
             chosen += 1;
             assert!(
                 chosen <= 2 * entries,
-                "insert {newcomer}: the only evictable one of {entries} entries was not selected"
+                "insert {number}: the only evictable one of {entries} entries was not selected"
             );
             policy.restore(slot, entry(keys[slot.0 as usize]), now_seconds);
         };
-        keys[slot.0 as usize] = u64::from(entries + newcomer);
-        policy.insert(slot, entry(u64::from(entries + newcomer)), now_seconds);
+        keys[slot.0 as usize] = u64::from(entries + number);
+        policy.insert(slot, entry(u64::from(entries + number)), now_seconds);
     }
 }
 

@@ -42,7 +42,7 @@ impl GhostQueue {
         self.insert_at(hash, weight, 0);
     }
 
-    /// The same, with the time of the eviction, which may wrap. False if the key was there, or is heavier than all ghosts may be.
+    /// Records a key that was evicted at `time`, which may wrap. Returns false if the key has a ghost already, or exceeds the capacity.
     pub fn insert_at(&mut self, hash: u64, weight: u32, time: u32) -> bool {
         if u64::from(weight) > self.capacity_weight || self.find(hash).is_some() {
             return false;

@@ -33,7 +33,8 @@ fn new_chunk<T: Default>(len: usize) -> Box<[T]> {
     std::iter::repeat_with(T::default).take(len).collect()
 }
 
-/// With the first chunk's size added, the highest bit gives the chunk and the rest the position in it.
+/// The chunk of a place and the position in it: in `place + FIRST`, the highest bit determines the chunk, and the other bits are the
+/// position.
 #[inline]
 fn chunk_and_place<const FIRST: usize>(place: u32) -> (usize, usize) {
     let from_first = u64::from(place) + FIRST as u64;

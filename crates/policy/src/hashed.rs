@@ -2,14 +2,14 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
+/// Builds an [`IdentityHasher`].
+pub(crate) type Hashed = BuildHasherDefault<IdentityHasher>;
+
 /// A hasher that returns the number itself.
-pub(crate) type Hashed = BuildHasherDefault<AsItIs>;
-
-/// See [`Hashed`].
 #[derive(Default)]
-pub(crate) struct AsItIs(u64);
+pub(crate) struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

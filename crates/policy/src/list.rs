@@ -27,7 +27,7 @@ mod private {
     impl Sealed for u32 {}
 }
 
-/// Both marks are far above any slot: 2^32 slots of 64 bytes are 256 GiB, one pool's limit.
+/// Both marks are above every slot: 2^32 slots of 64 bytes are 256 GiB, the limit of a pool.
 impl Number for u32 {
     const END: Self = Self::MAX;
     const LOOSE: Self = Self::MAX - 1;
@@ -217,7 +217,7 @@ impl List {
     }
 }
 
-/// The same list with a link table owned by the caller.
+/// Operations on a link table that the caller owns.
 impl<N: Number> List<N> {
     /// Slots in the list.
     #[must_use]

@@ -1,4 +1,4 @@
-//! Time in requests, for policies that age by it.
+//! A clock that counts requests, for policies whose entries age by requests.
 
 /// Counts the requests that a policy is notified of: hits, and misses by their announcement, refusal or insertion.
 #[derive(Debug, Default)]

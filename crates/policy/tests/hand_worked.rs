@@ -266,8 +266,8 @@ fn gdsf_evicts_lowest_value_per_byte_and_ages_by_evictions() {
 /// The new entry itself has the lowest value, if it is inserted before others are evicted.
 #[test]
 fn entry_inserted_first_can_be_the_victim() {
-    for (newcomer_first, hits) in [(false, [false, false]), (true, [true, false])] {
-        let rules = Rules { newcomer_first, ..Rules::default() };
+    for (candidate_first, hits) in [(false, [false, false]), (true, [true, false])] {
+        let rules = Rules { candidate_first, ..Rules::default() };
         let mut simulation = Simulation::new(Gdsf::new(Cost::Equal), 10).with_rules(rules);
         let mut request = |object, weight| request_sized(&mut simulation, object, weight);
         assert_eq!([request(1, 2), request(2, 9)], [false, false]);

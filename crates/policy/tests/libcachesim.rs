@@ -105,7 +105,7 @@ fn lirs_hits_are_within_a_thousandth_of_libcachesim() {
 /// An object of exactly a tenth of the cache evicts others, but is inserted only if it has a ghost. Expected are the
 /// hits of the libCacheSim wheel on the same requests.
 #[test]
-fn s3_fifo_treats_objects_of_a_tenth_like_libcachesim() {
+fn s3_fifo_treats_objects_of_a_tenth_of_the_cache_like_libcachesim() {
     let request = |at: u64| {
         let draw = mix(at);
         let unit = (draw % 1000) as f64 / 1000.0;

@@ -167,7 +167,7 @@ fn cacheus_misses_as_in_the_reference() {
 /// The paper's rules do not fill the main queue directly, and count ghosts in another way. After the cache has turned
 /// over a few times, little of the difference remains.
 #[test]
-fn paper_variant_of_s3_fifo_misses_nearly_like_the_authors_simulator() {
+fn paper_variant_of_s3_fifo_misses_nearly_like_the_simulator_of_its_authors() {
     let Some(traces) = traces_folder() else { return };
     let accesses = accesses(&traces, "libcachesim/kv_twitter_c52_1m.csv.zst", false);
     let settings = Settings { rule_book: RuleBook::Paper, ..Settings::default() };

@@ -36,14 +36,14 @@ pub struct Gdsf {
     inflation: f64,
     /// Insertions and hits so far.
     events: u64,
-    entries: Vec<Standing>,
+    entries: Vec<EntryState>,
     heap: BinaryHeap<Queued>,
     len: usize,
 }
 
 /// State of an entry.
 #[derive(Clone, Copy)]
-struct Standing {
+struct EntryState {
     rank: Rank,
     /// The event of its valid heap node; other nodes of the slot are stale. 0 if the slot has no entry.
     queued: u64,
@@ -51,8 +51,8 @@ struct Standing {
     frequency: u32,
 }
 
-const GONE: Standing =
-    Standing { rank: Rank { priority: 0.0, event: 0 }, queued: 0, weight: 0, frequency: 0 };
+const GONE: EntryState =
+    EntryState { rank: Rank { priority: 0.0, event: 0 }, queued: 0, weight: 0, frequency: 0 };
 
 /// Eviction order: the lowest priority, then the oldest event.
 #[derive(Clone, Copy)]
@@ -94,12 +94,12 @@ impl Gdsf {
     /// Updates the top of the heap until it is an entry with its current rank, or the heap is empty.
     fn settle(&mut self) {
         while let Some(mut top) = self.heap.peek_mut() {
-            let standing = &mut self.entries[top.slot.0 as usize];
-            if top.rank.event != standing.queued {
+            let state = &mut self.entries[top.slot.0 as usize];
+            if top.rank.event != state.queued {
                 PeekMut::pop(top);
-            } else if top.rank.event != standing.rank.event {
-                standing.queued = standing.rank.event;
-                top.rank = standing.rank;
+            } else if top.rank.event != state.rank.event {
+                state.queued = state.rank.event;
+                top.rank = state.rank;
             } else {
                 return;
             }
@@ -121,24 +121,24 @@ impl Eviction for Gdsf {
             self.entries.resize(slot.0 as usize + 1, GONE);
         }
         let rank = self.rank_now(entry.weight, 1);
-        let standing = Standing { rank, queued: rank.event, weight: entry.weight, frequency: 1 };
-        self.entries[slot.0 as usize] = standing;
+        let state = EntryState { rank, queued: rank.event, weight: entry.weight, frequency: 1 };
+        self.entries[slot.0 as usize] = state;
         self.heap.push(Queued { rank, slot });
         self.len += 1;
         self.settle();
     }
 
     fn hit(&mut self, slot: Slot, _now_seconds: u32) {
-        let Standing { weight, frequency, .. } = self.entries[slot.0 as usize];
+        let EntryState { weight, frequency, .. } = self.entries[slot.0 as usize];
         let frequency = frequency.saturating_add(1);
         let rank = self.rank_now(weight, frequency);
-        let standing = &mut self.entries[slot.0 as usize];
-        if rank.priority < standing.rank.priority {
+        let state = &mut self.entries[slot.0 as usize];
+        if rank.priority < state.rank.priority {
             // The entry has grown: its heap position can be too high, so it gets a new node.
-            standing.queued = rank.event;
+            state.queued = rank.event;
             self.heap.push(Queued { rank, slot });
         }
-        (standing.rank, standing.frequency) = (rank, frequency);
+        (state.rank, state.frequency) = (rank, frequency);
         self.settle();
         self.sweep();
     }
@@ -181,7 +181,7 @@ impl Eviction for Gdsf {
 
     /// State of the entry, and at most two heap nodes, stale ones included.
     fn bytes_per_slot(&self) -> u32 {
-        (size_of::<Standing>() + 2 * size_of::<Queued>()) as u32
+        (size_of::<EntryState>() + 2 * size_of::<Queued>()) as u32
     }
 
     /// Keeps the priority until the next hit, because lowering it would require a heap update now.

@@ -31,7 +31,7 @@ pub struct LeCaR {
     histories: [GhostQueue; 2],
     /// w_LRU and w_LFU.
     weights: [f64; 2],
-    /// d.
+    /// d: the factor by which each request reduces the regret of an eviction.
     discount: f64,
     clock: RequestClock,
     random: Lehmer64,
@@ -91,7 +91,7 @@ impl LeCaR {
         history.insert_at(hash, weight, self.clock.now() as u32);
         history.trim();
         if u64::from(weight) > history.capacity() {
-            // It pushes out all others, and itself.
+            // A ghost heavier than the history displaces all ghosts, itself included.
             while history.pop().is_some() {}
         }
     }
@@ -176,7 +176,7 @@ impl Eviction for LeCaR {
         HitRule::Every
     }
 
-    /// Both experts, the entry, and a ghost.
+    /// Memory of both experts, the entry, and a ghost.
     fn bytes_per_slot(&self) -> u32 {
         self.lru.bytes_per_slot() + self.lfu.bytes_per_slot() + 16 + GhostQueue::BYTES_PER_GHOST
     }

@@ -119,7 +119,7 @@ impl Lhd {
         self.tags[slot.0 as usize] = Tag { size: entry.weight as f32, timestamp: self.model.now(), ..NEW };
     }
 
-    /// The worst of the sample and the recently admitted.
+    /// The entry with the lowest hit density among a random sample and the recently admitted entries.
     fn worst(&mut self) -> Option<(Slot, f32)> {
         let (mut victim, mut lowest) = (None, f32::MAX);
         let samples = if self.model.periods() > LEARNING_PERIODS { SAMPLES } else { FIRST_SAMPLES };

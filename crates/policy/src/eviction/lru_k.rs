@@ -16,7 +16,7 @@ pub struct LruK {
     nodes: Nodes,
     /// Entries with one request.
     once: List,
-    /// The others, by the time of the second last request.
+    /// Entries with several requests, by the time of the second last one.
     again: BTreeSet<(u64, Slot)>,
     /// Times of the last two requests by slot; the earlier one is 0 after a single request.
     times: Vec<[u64; 2]>,
@@ -68,7 +68,7 @@ impl Eviction for LruK {
         }
     }
 
-    /// As after two requests now: if all restored entries had one request, victims would be searched among them only.
+    /// The entry is restored as if requested twice now: if all restored entries had one request, victims would be searched among them only.
     fn restore(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
         self.requests += 1;
         self.request(slot, self.requests);

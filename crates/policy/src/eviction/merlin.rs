@@ -26,7 +26,7 @@ const CORE: Queue = 2;
 /// Shares of the capacity, computed as floating-point numbers by the artifact.
 const FILTER_SHARE: f64 = 0.1;
 const STAGING_SHARE: f64 = 0.05;
-/// Three bits.
+/// A frequency has three bits.
 const FREQUENCY_AT_MOST: u8 = 7;
 /// Epochs after which sightings are halved. An epoch has as many evictions as there are entries.
 const EPOCHS: u32 = 32;
@@ -193,7 +193,7 @@ impl Merlin {
         slot
     }
 
-    /// Sets the guard to the lowest frequency that no more entries and ghosts reach than the core has entries.
+    /// Sets the guard to the lowest frequency that is reached by at most as many entries and ghosts as the core has entries.
     fn adjust_guard(&mut self) {
         let core = self.lens[usize::from(CORE)] as i64;
         let population = |guard: u8| self.population[usize::from(guard)];

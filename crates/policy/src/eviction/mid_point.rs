@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(queues.hot_and_warm(), (0, 8));
     }
 
-    /// They also behave equally later: hit counts and the free space of the hot list are restored.
+    /// The restored queues also behave equally later: hit counts and the free space of the hot list are restored.
     #[test]
     fn queues_restored_from_order_and_standing_are_equal() {
         for policy in [SetPolicy::Fifo, SetPolicy::Lru, SetPolicy::Lru2q { hot_percent: 50, promote_hits: 3 }]

@@ -117,7 +117,7 @@ pub enum Kind {
 
 const FOUR: NonZeroU8 = NonZeroU8::new(4).expect("not zero");
 
-/// Names as they are printed, first of their kind, and as they are understood. Case, `-` and `_` do not matter.
+/// Accepted names of the kinds; the first name of a kind is the one printed. Case, `-` and `_` are ignored.
 const NAMES: &[(&str, Kind)] = &[
     ("fifo", Kind::Fifo),
     ("lru", Kind::Lru),

@@ -13,7 +13,7 @@ use crate::{Entry, Eviction, HitMarks, HitRule, Marks, Slot};
 
 const SMALL: Queue = 0;
 const MAIN: Queue = 1;
-/// Entries on their way to the main queue, which makes room for them first.
+/// Entries that move to the main queue after it has evicted enough for them.
 const WAITING: Queue = 2;
 
 /// Shares of the capacity; libCacheSim rounds them as floating-point numbers.

@@ -61,7 +61,7 @@ pub struct S3Fifo {
     frequency: Arc<dyn HitMarks>,
 }
 
-/// G with either rules.
+/// The ghost queue G: a table with the paper's rules, an exact queue with the reference's.
 enum Memory {
     Table(Ghost),
     Queue(GhostQueue),
@@ -151,8 +151,8 @@ impl S3Fifo {
     fn evict_main(&mut self) -> Option<Slot> {
         // Terminates: each round decrements the entries' hit counts, unless readers increment them faster; so the number of rounds is
         // limited.
-        let patience = self.main.list.len() * (usize::from(FREQUENCY_AT_MOST) + 1);
-        for _ in 0..patience {
+        let most_rounds = self.main.list.len() * (usize::from(FREQUENCY_AT_MOST) + 1);
+        for _ in 0..most_rounds {
             let slot = self.main.list.back()?;
             let frequency = self.frequency.get(slot);
             if frequency == 0 {

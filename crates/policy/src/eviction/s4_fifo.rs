@@ -34,7 +34,7 @@ pub struct S4FifoSettings {
 }
 
 impl S4FifoSettings {
-    /// Those of S3-FIFO.
+    /// The settings with which S4-FIFO equals S3-FIFO.
     pub const S3_FIFO: Self = Self {
         small_percent: 10,
         ghost_percent: 90,
@@ -76,7 +76,7 @@ impl S4FifoSettings {
     }
 }
 
-/// As in the policy's name: `s20-g300-k25-p1-r0`.
+/// The settings as in the policy's name: `s20-g300-k25-p1-r0`.
 impl fmt::Display for S4FifoSettings {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { small_percent, ghost_percent, skip_percent, promote_hits, ghosts_return_to_main } = self;

@@ -41,7 +41,7 @@ impl Slru {
         Self::with_rules(segments, capacity_weight, SlruRules::Paper)
     }
 
-    /// The same with the given rules.
+    /// Creates this many empty segments that share `capacity_weight` equally, with the given rules.
     ///
     /// # Panics
     /// If there are no segments.
@@ -72,7 +72,7 @@ impl Slru {
         }
     }
 
-    fn newcomers_segment(&self, weight: u32) -> Queue {
+    fn insertion_segment(&self, weight: u32) -> Queue {
         let has_room =
             |&segment: &Queue| self.segments.weight(segment) + u64::from(weight) <= self.segment_capacity;
         match self.rules {
@@ -84,7 +84,7 @@ impl Slru {
 
 impl Eviction for Slru {
     fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
-        self.segments.push_front(self.newcomers_segment(entry.weight), slot, entry.weight);
+        self.segments.push_front(self.insertion_segment(entry.weight), slot, entry.weight);
         self.fell = false;
     }
 

@@ -209,7 +209,7 @@ fn presence(object: &Candidate, p: f64, time: f64) -> f64 {
     odds / (1.0 + odds)
 }
 
-/// The same by the authors' Padé approximation, which does not overflow.
+/// Approximates [`presence`] by the authors' Padé approximation, which does not overflow.
 fn approximate_presence(r: f64, p: f64, t: f64) -> f64 {
     let above = r * p * t * (840.0 + 60.0 * r * t + 20.0 * r * r * t * t + r * r * r * t * t * t);
     let below = 840.0

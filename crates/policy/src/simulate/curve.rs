@@ -166,7 +166,8 @@ impl LruCurve {
             return self.make_hole(position);
         }
         self.separate(self.hits_from(position)..self.fronts.len(), place);
-        // The other caches are full without what is behind it, and stay so because its weight stays.
+        // The caches that do not hold the object are full without it and the objects behind it. They stay full, because its weight stays
+        // in the stack.
         self.stack.empty(position);
     }
 

@@ -149,7 +149,7 @@ impl Policy {
             Kind::S3Fifo => simulate!(S3Fifo::new(capacity_weight)),
             Kind::Sieve => simulate!(Sieve::new()),
             Kind::Gdsf => {
-                simulate!(Gdsf::new(Cost::Equal), Rules { newcomer_first: is_reference, ..rules })
+                simulate!(Gdsf::new(Cost::Equal), Rules { candidate_first: is_reference, ..rules })
             }
             Kind::LfuDa => simulate!(Gdsf::new(Cost::Size)),
             Kind::Lfu => simulate!(Gdsf::lfu()),

@@ -12,7 +12,7 @@ pub struct Rules {
     pub ghost_only_weight: Option<u64>,
     /// The new object is inserted first, then entries are evicted until all fit: the new one can be the victim, and a policy that ages by
     /// evictions sees its age before them.
-    pub newcomer_first: bool,
+    pub candidate_first: bool,
     /// Handling of another size in a request for a cached object.
     pub size_on_hit: SizeOnHit,
     /// Objects without a next use are not inserted. Only if the future is known.
@@ -28,7 +28,7 @@ impl Default for Rules {
         Self {
             weight_at_most: u64::MAX,
             ghost_only_weight: None,
-            newcomer_first: false,
+            candidate_first: false,
             size_on_hit: SizeOnHit::Ignore,
             only_reused: false,
             admission: SimulatedAdmission::Always,

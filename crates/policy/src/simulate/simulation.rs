@@ -60,14 +60,14 @@ impl<P: Eviction> Simulation<P> {
         self
     }
 
-    /// The same with a policy that receives next uses through `next_use`.
+    /// The simulation of a policy that receives next uses through `future`.
     #[must_use]
     pub fn with_future(mut self, future: NextUse) -> Self {
         self.future = Some(future);
         self
     }
 
-    /// The same with other counts, to continue a simulation that began elsewhere.
+    /// The simulation with these counts, to continue one that began elsewhere.
     #[must_use]
     pub(super) fn with_counts(mut self, counts: Counts) -> Self {
         self.counts = counts;
@@ -151,7 +151,7 @@ impl<P: Eviction> Simulation<P> {
             return;
         }
         self.policy.announce(entry);
-        if !self.rules.newcomer_first {
+        if !self.rules.candidate_first {
             self.make_room(weight, access.now_seconds);
         }
         self.enter(slot, access);

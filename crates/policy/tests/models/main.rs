@@ -1,5 +1,5 @@
-//! Policies behind the simulation's rules against the plainest caches that do the same: queues in the order of age, searched from one end to
-//! the other. Unlike the twins, these models decide on admission too, and are whole caches.
+//! Compares simulated caches with simple models of the same rules, whose queues are searched from end to end. The twins model an eviction
+//! policy alone; these models are whole caches, with admission.
 
 mod cacheus;
 mod merlin;

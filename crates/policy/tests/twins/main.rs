@@ -150,7 +150,7 @@ fn evictable_entry_is_found_among_many_pinned_ones() {
                     let mut policy = eviction::build(&EvictionConfig::new(kind), entries as u64);
                     contract::check_with_pinned(policy.as_mut(), &is_pinned);
                 };
-                // The oldest, the newest, or any.
+                // The oldest, the newest or random entries are pinned.
                 build((0..entries).map(|at| at < pinned).collect());
                 build((0..entries).map(|at| at >= entries - pinned).collect());
                 let mut any: Vec<bool> = (0..entries).map(|at| at < pinned).collect();

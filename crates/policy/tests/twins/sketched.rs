@@ -19,7 +19,7 @@ impl Counted {
         Self { sketch: Sketch::new(sample_per_entry), hashes: Vec::new() }
     }
 
-    fn newcomer(&mut self, slot: Slot, hash: u64, entries: usize) {
+    fn count(&mut self, slot: Slot, hash: u64, entries: usize) {
         self.hashes.resize(self.hashes.len().max(slot.0 as usize + 1), 0);
         self.hashes[slot.0 as usize] = hash;
         self.sketch.reserve(entries, &self.hashes);
@@ -44,7 +44,7 @@ impl TinyLfu {
         }
     }
 
-    fn newcomer_wins(&self) -> bool {
+    fn candidate_wins(&self) -> bool {
         let frequency = |item: &Item| self.counted.sketch.estimate(item.entry.hash);
         frequency(self.tiny.last().unwrap()) >= frequency(self.main.last().unwrap())
     }
@@ -53,13 +53,13 @@ impl TinyLfu {
 impl Eviction for TinyLfu {
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.tiny.insert(0, Item::new(slot, entry, now_seconds));
-        self.counted.newcomer(slot, entry.hash, self.len());
+        self.counted.count(slot, entry.hash, self.len());
         if weight(&self.tiny) > (weight(&self.tiny) + weight(&self.main)) / 100 {
             self.main.insert(0, self.tiny.pop().unwrap());
         } else if !self.main.is_empty() {
-            let newcomer_wins = self.newcomer_wins();
+            let candidate_wins = self.candidate_wins();
             let resident = self.main.pop().unwrap();
-            if newcomer_wins {
+            if candidate_wins {
                 self.main.insert(0, self.tiny.pop().unwrap());
                 self.tiny.push(resident);
             } else {
@@ -78,7 +78,7 @@ impl Eviction for TinyLfu {
     }
     fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
         self.refreshing.tune(self.main.last(), now_seconds);
-        let from_main = self.tiny.is_empty() || !self.main.is_empty() && self.newcomer_wins();
+        let from_main = self.tiny.is_empty() || !self.main.is_empty() && self.candidate_wins();
         let victim = if from_main { self.main.pop() } else { self.tiny.pop() };
         victim.map(|item| item.slot)
     }
@@ -149,7 +149,7 @@ impl WTinyLfu {
 impl Eviction for WTinyLfu {
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.window.insert(0, Item::new(slot, entry, now_seconds));
-        self.counted.newcomer(slot, entry.hash, self.len());
+        self.counted.count(slot, entry.hash, self.len());
         self.fill_main();
     }
     fn hit(&mut self, slot: Slot, _: u32) {
@@ -169,16 +169,16 @@ impl Eviction for WTinyLfu {
         let from_main = match (self.window.last(), resident) {
             (_, None) => false,
             (None, Some(_)) => true,
-            (Some(newcomer), Some(resident)) => {
-                !window_is_full || self.frequency(newcomer) > self.frequency(resident)
+            (Some(candidate), Some(resident)) => {
+                !window_is_full || self.frequency(candidate) > self.frequency(resident)
             }
         };
         if !from_main {
             return self.window.pop().map(|item| item.slot);
         }
         let victim = self.probation.pop().or_else(|| self.protected.pop());
-        if window_is_full && let Some(newcomer) = self.window.pop() {
-            self.probation.insert(0, newcomer);
+        if window_is_full && let Some(candidate) = self.window.pop() {
+            self.probation.insert(0, candidate);
         }
         victim.map(|item| item.slot)
     }

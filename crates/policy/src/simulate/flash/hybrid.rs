@@ -114,7 +114,7 @@ impl Small {
     }
 }
 
-/// Expiry second of each object; 0 never expires.
+/// Expiry second of each object; 0 never expires. Empty if no object expires.
 #[derive(Default)]
 struct Ends(Vec<u32>);
 
@@ -123,7 +123,6 @@ impl Ends {
         self.0.get(object as usize).is_some_and(|end| *end != 0 && *end <= now_seconds)
     }
 
-    /// Empty if no object expires.
     fn set(&mut self, object: u32, end: u32) {
         let place = object as usize;
         if end != 0 && place >= self.0.len() {

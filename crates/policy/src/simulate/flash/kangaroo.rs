@@ -161,21 +161,21 @@ impl FlashCache for Kangaroo {
     }
 
     fn insert(&mut self, objects: &[WeightedObject]) {
-        for &newcomer in objects {
-            let at = newcomer.object as usize;
+        for &object in objects {
+            let at = object.object as usize;
             if at >= self.predictions.len() {
                 self.predictions.resize(at + 1, LONG);
                 self.is_hit.resize(at + 1, false);
                 self.is_in_set.resize(at + 1, false);
             }
-            while !self.blocks.has_room(self.open, newcomer.weight) {
+            while !self.blocks.has_room(self.open, object.weight) {
                 self.seal();
                 self.evict_blocks();
             }
             self.predictions[at] = LONG;
-            self.append(newcomer);
-            let number = self.set_of(newcomer.object);
-            self.in_log.entry(number).or_default().push(newcomer);
+            self.append(object);
+            let number = self.set_of(object.object);
+            self.in_log.entry(number).or_default().push(object);
         }
     }
 

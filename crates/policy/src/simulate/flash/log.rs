@@ -14,7 +14,7 @@ pub struct Log {
     /// Weight of all blocks together, including the one being filled.
     capacity_weight: u64,
     open: Block,
-    /// The oldest is at the back.
+    /// Full blocks, the oldest at the back.
     sealed: VecDeque<Block>,
     sealed_weight: u64,
     /// Largest weight of an object if it can extend beyond its block.
