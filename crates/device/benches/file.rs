@@ -47,7 +47,7 @@ fn open(path: &Path, engine: Engine) -> FileDevice {
     FileDevice::open(path, &options).expect("a file that allows direct I/O")
 }
 
-/// Reads of holes never reach the drive.
+/// Writes the whole file, because reads of holes would not reach the drive.
 fn fill(path: &Path) {
     let device = open(path, Engine::IoUring);
     let piece = 8 << 20;

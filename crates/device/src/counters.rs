@@ -289,7 +289,7 @@ macro_rules! counters {
 
     (@atomics [] $($rest:tt)*) => {};
     (@atomics [$visible:vis $atomics:ident] $table:ident $([$name:ident $kind:ident])+) => {
-        /// The same counters for threads that add to them. Each is exact; together they are not a consistent snapshot.
+        /// Atomic counters to which threads add. Each is exact; together they are not a consistent snapshot.
         #[derive(Debug, Default)]
         $visible struct $atomics { $($visible $name: $crate::counters!(@atomic $kind),)+ }
 

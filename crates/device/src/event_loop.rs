@@ -90,7 +90,8 @@ impl<'a, const N: usize> EventLoop<'a, N> {
         }
     }
 
-    /// The same for at most `most` requests; returns whether there are more, for which [waiting](Self::wait) is unnecessary.
+    /// Calls the completions of at most `most` completed requests. Returns whether more have completed, so that
+    /// [waiting](Self::wait) is unnecessary.
     #[must_use]
     pub fn run_some_completions(&self, most: usize) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.run_some_completions(most))
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_complete_on_the_loops_thread_even_beyond_the_rings_size() {
+    fn more_requests_than_ring_entries_complete_on_the_thread_of_the_loop() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let event_loop = EventLoop::new([]);
@@ -257,8 +258,8 @@ mod tests {
         let device = file(&directory);
         let inner = async { device.start(read(4096)).await };
         let both = async {
-            let under_way = device.start(read(0));
-            (block_on(inner), under_way.await)
+            let outer = device.start(read(0));
+            (block_on(inner), outer.await)
         };
         let (inner, outer) = block_on(both);
         assert!(!inner.unwrap().is_empty() && !outer.unwrap().is_empty());
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn device_drop_waits_for_requests_on_another_threads_loop() {
+    fn device_drop_waits_for_requests_on_the_loop_of_another_thread() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let ((started, wait), (gone_sender, gone)) = (channel(), channel());
@@ -334,7 +335,7 @@ mod tests {
         let thread = std::thread::Builder::new().spawn(run).unwrap();
         wait.recv().unwrap();
         drop(device);
-        // Without an event loop the receiver is already gone.
+        // Without a ring the thread may have ended and dropped the receiver.
         let _ = gone_sender.send(());
         thread.join().unwrap();
     }

@@ -1,14 +1,14 @@
 //! Words of messages: suggestions for mistyped names of devices, drives, keys and settings, and plurals.
 
 /// Least similarity (0 to 1) for a suggestion.
-const LIKE: f64 = 0.8;
+const LEAST_SIMILARITY: f64 = 0.8;
 
 /// The candidate most similar to `name`, if one is similar enough.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |candidate: &str| strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase());
+    let similarity = |candidate: &str| strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase());
     candidates
-        .map(|candidate| (likeness(candidate), candidate))
-        .filter(|(likeness, _)| *likeness > LIKE)
+        .map(|candidate| (similarity(candidate), candidate))
+        .filter(|(similarity, _)| *similarity > LEAST_SIMILARITY)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
 }

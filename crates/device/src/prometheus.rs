@@ -16,7 +16,7 @@ pub struct Metrics {
     places: HashMap<String, usize>,
 }
 
-/// The name of a counter in a table, and the places of the tables around it.
+/// The name of a counter in a table, and the positions of the tables that contain it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Series {
     name: String,

@@ -9,14 +9,14 @@ pub enum Request {
     Read {
         /// First byte on the device.
         offset: u64,
-        /// Filled completely; returned in the [`Outcome`].
+        /// The buffer, which a successful read fills completely and returns in the [`Outcome`].
         buffer: IoBuffer,
     },
     /// Write `data` from `offset` on.
     Write {
         /// First byte on the device.
         offset: u64,
-        /// Written completely.
+        /// The data, which a successful write has written completely.
         data: IoSlice,
         /// Placement on a device that supports it.
         placement: PlacementHandle,

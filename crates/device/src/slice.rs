@@ -37,7 +37,7 @@ impl SliceDevice {
         Ok(Self { whole, start_bytes: range.start, geometry, places: true, tally: Arc::default() })
     }
 
-    /// The same slice without placement: it has only the default handle.
+    /// This slice without placement: it has only the default handle.
     #[must_use]
     pub fn without_placement(self) -> Self {
         Self { places: false, geometry: Geometry { placement_handles: 0, ..self.geometry }, ..self }

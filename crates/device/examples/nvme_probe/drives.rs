@@ -21,7 +21,7 @@ pub const FAULTY: &str = "FAULTY01";
 pub const BLOCK_BYTES: u64 = 4096;
 pub const UNIT_BYTES: u64 = 4 << 20;
 
-/// Paths of generic devices by serial number.
+/// Paths of generic devices (`/dev/ng…`) by serial number.
 pub struct Drives(HashMap<String, PathBuf>);
 
 impl Drives {
@@ -36,12 +36,12 @@ impl Drives {
         drives
     }
 
-    /// The generic device.
+    /// The path of the generic device of this drive.
     pub fn generic(&self, serial: &str) -> &Path {
         &self.0[serial]
     }
 
-    /// The block device.
+    /// The path of the block device of this drive.
     pub fn block(&self, serial: &str) -> PathBuf {
         self.generic(serial).to_string_lossy().replace("/dev/ng", "/dev/nvme").into()
     }

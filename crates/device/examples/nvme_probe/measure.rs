@@ -39,11 +39,11 @@ fn waiting(name: &str, device: &dyn Device) {
     let blocks = device.geometry().capacity_bytes / BLOCK_BYTES;
     let mut random = StdRng::seed_from_u64(1);
     let mut next = || random.random_range(0..blocks) * BLOCK_BYTES;
-    let mut under_way: VecDeque<Pending> = (0..DEPTH).map(|_| device.read(next(), buffer().len())).collect();
+    let mut in_flight: VecDeque<Pending> = (0..DEPTH).map(|_| device.read(next(), buffer().len())).collect();
     let (start_ns, start_cpu_ns, mut reads) = (SystemClock.monotonic_ns(), cpu_ns(), 0_u64);
     while SystemClock.monotonic_ns() - start_ns < SECONDS * 1_000_000_000 {
-        let buffer = under_way.pop_front().unwrap().wait().unwrap();
-        under_way.push_back(device.start(Request::Read { offset: next(), buffer }));
+        let buffer = in_flight.pop_front().unwrap().wait().unwrap();
+        in_flight.push_back(device.start(Request::Read { offset: next(), buffer }));
         reads += 1;
     }
     print_line(name, reads, (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns));

@@ -58,8 +58,8 @@ pub(super) fn has_living_holder(file: &File) -> bool {
 
 /// Whether all locks on the file are shared: `udev` briefly takes such a lock to inspect a device after a writer, such as a killed server,
 /// closed it. Of the permanent users, only loop devices on the file share it.
-pub(super) fn is_only_looked_at(file: &File) -> bool {
-    // This shared lock does not last: the next attempt makes it exclusive, or the file is closed.
+pub(super) fn has_only_shared_locks(file: &File) -> bool {
+    // This shared lock is temporary: the next attempt makes it exclusive, or the file is closed.
     rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_ok()
 }
 

@@ -35,7 +35,7 @@ struct Status {
 const SECTOR_BYTES: u64 = 512;
 
 /// Flags for opening other devices, which are not read.
-const LOOK: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+const PROBE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
 /// The loop device on the file at `path`, which can have a mounted file system. The file itself shows neither a lock nor a holder.
 #[must_use]
@@ -126,7 +126,7 @@ impl<'a> Opened<'a> {
     }
 
     fn use_of(&self, other: &Path) -> Option<String> {
-        let looked_at = File::from(rustix::fs::open(other, LOOK, Mode::empty()).ok()?);
+        let looked_at = File::from(rustix::fs::open(other, PROBE_FLAGS, Mode::empty()).ok()?);
         let there = status_of(&looked_at).ok()?;
         let end = match there.size_limit {
             0 => u64::MAX,
@@ -145,7 +145,7 @@ impl<'a> Opened<'a> {
     /// The part of the loop device `other`, which begins at `offset` in the file, that is in exclusive use and covers our bytes: a
     /// partition, or the whole. Use of a partition excludes the whole, and use of the whole each partition.
     fn claimed_of(&self, other: &Path, offset: u64) -> Option<PathBuf> {
-        if claim_for_a_moment(other) != Err(Errno::BUSY) {
+        if claim_briefly(other) != Err(Errno::BUSY) {
             return None;
         }
         let parts = partitions(&Path::new("/sys/block").join(other.file_name()?));
@@ -155,7 +155,7 @@ impl<'a> Opened<'a> {
         };
         let (ours, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_ours);
         let device = |part: &PathBuf| part.file_name().map(|name| Path::new("/dev").join(name));
-        let is_free = |part: &Path| claim_for_a_moment(part).is_ok();
+        let is_free = |part: &Path| claim_briefly(part).is_ok();
         if ours.is_empty() {
             let is_a_part_free = others.iter().filter_map(device).any(|part| is_free(&part));
             return (!is_a_part_free).then(|| other.to_path_buf());
@@ -176,8 +176,8 @@ fn bytes_of(sysfs: &Path, offset: u64) -> Option<Range<u64>> {
     Some(start..start + sectors("size")? * SECTOR_BYTES)
 }
 
-fn claim_for_a_moment(device: &Path) -> rustix::io::Result<()> {
-    rustix::fs::open(device, LOOK | OFlags::EXCL, Mode::empty()).map(drop)
+fn claim_briefly(device: &Path) -> rustix::io::Result<()> {
+    rustix::fs::open(device, PROBE_FLAGS | OFlags::EXCL, Mode::empty()).map(drop)
 }
 
 fn status_of(device: &File) -> rustix::io::Result<Status> {

@@ -108,7 +108,7 @@ impl OpenFile {
             if !whole.is_empty() {
                 return Some(whole);
             }
-            // Smaller than a block, or just written.
+            // The hole is smaller than a block, or was just written to.
             at = end.max(at + 1);
         }
         None

@@ -1,4 +1,4 @@
-//! Opens a path, checks its owner, and determines its size and blocks.
+//! Opens a path, claims its file or device, and determines the size and the blocks.
 
 use std::error::Error;
 use std::fs::{DirBuilder, File, Metadata};
@@ -21,11 +21,12 @@ use crate::nvme::{Location, streams};
 use crate::timer::{SystemTimer, Timer};
 use crate::{Clock, ErrorKind, Geometry, IoError};
 
-/// Much longer than the kernel takes to release a closed device, and short for a refusal.
-const LINGERING_CLOSE_NS: u64 = 250_000_000;
+/// Time within which opening a file or device in use is retried: much longer than the kernel takes to release a closed device, and short
+/// enough for a refusal.
+const CLOSE_LIMIT_NS: u64 = 250_000_000;
 
-/// The same for a file whose owner has probably ended or only inspects it, on a busy machine.
-const LINGERING_END_NS: u64 = 5_000_000_000;
+/// Time within which opening is retried if the file's owner has probably ended or only inspects it, on a busy machine.
+const END_LIMIT_NS: u64 = 5_000_000_000;
 
 /// How to open a file or block device.
 #[derive(Debug, Clone, Default)]
@@ -114,7 +115,7 @@ pub(super) fn open_file(
             removal.armed = !existed_already(error);
         }
     })?;
-    claim_once_let_go(&file, path, || claim_file(&file, path))?;
+    claim_while_busy(&file, path, || claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
     geometry.capacity_bytes = capacity(path, options, present_bytes, geometry.block_bytes)?;
@@ -151,7 +152,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     if !options.read_only && probe::is_write_protected(&file) {
         return Err(unusable(path, "is write-protected: it can only be read"));
     }
-    claim_once_let_go(&file, path, || claim_file(&file, path))?;
+    claim_while_busy(&file, path, || claim_file(&file, path))?;
     let behind = claim_behind(&file, path)?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
@@ -173,7 +174,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
 
 /// O_EXCL on a block device fails for mounts, swap, RAID and other exclusive users.
 pub(crate) fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<File, IoError> {
-    once_let_go(LINGERING_CLOSE_NS, || open_with(path, options, OFlags::EXCL))
+    retry_while_busy(CLOSE_LIMIT_NS, || open_with(path, options, OFlags::EXCL))
 }
 
 /// Locks the file of a loop device until it is closed: an exclusive open of the loop device does not exclude users of the file.
@@ -181,39 +182,39 @@ fn claim_behind(device: &File, path: &Path) -> Result<Option<File>, IoError> {
     let Some(opened) = loops::Opened::of(device, path) else { return Ok(None) };
     let behind = opened.open_file_behind();
     match &behind {
-        Some(file) => claim_once_let_go(file, path, || opened.share(file))?,
-        None => once_let_go(LINGERING_CLOSE_NS, || opened.check_locks())?,
+        Some(file) => claim_while_busy(file, path, || opened.share(file))?,
+        None => retry_while_busy(CLOSE_LIMIT_NS, || opened.check_locks())?,
     }
-    once_let_go(LINGERING_CLOSE_NS, || opened.check_overlapping())?;
+    retry_while_busy(CLOSE_LIMIT_NS, || opened.check_overlapping())?;
     Ok(behind)
 }
 
-/// Locks `file`, for opening `path`, with `claim`.
-fn claim_once_let_go(
+/// Locks `file` by `claim` to open `path`, and repeats that while the file may be released soon.
+fn claim_while_busy(
     file: &File,
     path: &Path,
     claim: impl Fn() -> Result<(), IoError>,
 ) -> Result<(), IoError> {
-    let is_soon_done = || claim::is_only_looked_at(file) && loop_device_upon(path).is_none();
-    match once_let_go(LINGERING_CLOSE_NS, &claim) {
+    let is_soon_free = || claim::has_only_shared_locks(file) && loop_device_upon(path).is_none();
+    match retry_while_busy(CLOSE_LIMIT_NS, &claim) {
         Err(error)
-            if error.kind() == ErrorKind::Busy && (is_soon_done() || !claim::has_living_holder(file)) =>
+            if error.kind() == ErrorKind::Busy && (is_soon_free() || !claim::has_living_holder(file)) =>
         {
-            once_let_go(LINGERING_END_NS, claim)
+            retry_while_busy(END_LIMIT_NS, claim)
         }
         claimed => claimed,
     }
 }
 
-/// The kernel releases a file used through io_uring slightly after it is closed or its process was killed. So a refusal counts only if it
-/// persists.
-fn once_let_go<T>(lingering_ns: u64, attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
+/// Repeats `attempt` while it returns [`ErrorKind::Busy`], for at most `limit_ns`: the kernel releases a file used through io_uring
+/// slightly after it is closed or its process is killed.
+fn retry_while_busy<T>(limit_ns: u64, attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
     let timer = SystemTimer::default();
-    let give_up_ns = timer.monotonic_ns() + lingering_ns;
+    let give_up_ns = timer.monotonic_ns() + limit_ns;
     loop {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::Busy && timer.monotonic_ns() < give_up_ns => {
-                timer.wait_until(timer.monotonic_ns() + LINGERING_CLOSE_NS / 50);
+                timer.wait_until(timer.monotonic_ns() + CLOSE_LIMIT_NS / 50);
             }
             ended => return ended,
         }

@@ -57,9 +57,9 @@ fn open_waits_for_a_shared_lock() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     drop(FileDevice::open(&path, &sized()).unwrap());
-    let mut looker = std::process::Command::new("flock");
-    looker.arg("-s").arg(&path).args(["sh", "-c", "echo shared && sleep 1"]);
-    let Ok(mut looking) = looker.stdout(std::process::Stdio::piped()).spawn() else {
+    let mut locker = std::process::Command::new("flock");
+    locker.arg("-s").arg(&path).args(["sh", "-c", "echo shared && sleep 1"]);
+    let Ok(mut looking) = locker.stdout(std::process::Stdio::piped()).spawn() else {
         println!("SKIPPED: flock is not installed");
         return;
     };
@@ -217,7 +217,7 @@ fn buffered_file_is_reported_and_keeps_data() {
 }
 
 #[test]
-fn trim_frees_a_files_space() {
+fn trim_frees_the_space_of_a_file() {
     let scratch = tempfile::tempdir().unwrap();
     let device = FileDevice::open(scratch.path().join("flash"), &sized()).unwrap();
     let data = IoBuffer::copy_of(&vec![5; SIZE as usize]);

@@ -16,7 +16,7 @@ use crate::{Completion, ErrorKind, Geometry, IoBuffer, IoError, Outcome, Request
 pub(crate) struct Open<M> {
     pub(crate) medium: M,
     pub(crate) path: PathBuf,
-    /// At opening.
+    /// The geometry at opening.
     geometry: Geometry,
     capacity_bytes: AtomicU64,
     /// Writes and trims are refused.

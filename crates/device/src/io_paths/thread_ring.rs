@@ -149,12 +149,12 @@ impl ThreadRing {
         Ok(state.watched.iter_mut().zip(wanted).map(ready).collect())
     }
 
-    /// Calls the completions of completed requests, which can start others.
+    /// Calls the completions of completed requests, also of those that the completions start.
     pub(crate) fn run_completions(&self) {
         while self.run_some_completions(usize::MAX) {}
     }
 
-    /// The same for at most `most` requests, after submitting pushed entries; returns whether there are more.
+    /// Submits pushed entries, and calls the completions of at most `most` completed requests; returns whether more have completed.
     pub(crate) fn run_some_completions(&self, most: usize) -> bool {
         let has_pushed = self.0.borrow().pushed > 0;
         if has_pushed {

@@ -154,7 +154,7 @@ pub(crate) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> 
 /// Whether the error is temporary. Requests can be cancelled when the thread that submitted them ends.
 fn is_transient(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::CANCELED))
-        || Status::of(error).is_some_and(Status::is_momentary)
+        || Status::of(error).is_some_and(Status::is_temporary)
 }
 
 /// The error kind of a failed transfer, from the drive's status or the system's error.

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_have_the_kernels_offsets() {
+    fn fields_have_the_offsets_of_the_kernel() {
         let command = Command { opcode: 0x81, namespace: 0x0403_0201, words: [10, 11, 12, 13, 14, 15] };
         let mut expected = [0; COMMAND_BYTES];
         expected[0] = 0x81;

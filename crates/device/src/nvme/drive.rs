@@ -58,7 +58,7 @@ impl<T: Transport> Drive<T> {
     /// Identifies the controller.
     ///
     /// # Errors
-    /// The drive's status, the system's error, or an invalid structure; likewise for the following.
+    /// The error status of the drive, an error of the system, or an invalid data structure.
     pub fn controller(&self) -> io::Result<Controller> {
         let page = self.receive(Queue::Admin, &Command::identify_controller(), IDENTIFY_BYTES)?;
         Controller::decode(&page).map_err(invalid)
@@ -139,11 +139,11 @@ impl<T: Transport> Drive<T> {
     /// # Errors
     /// As [`controller`](Self::controller).
     pub fn fdp_events(&self, group: u16, by_host: bool) -> io::Result<Vec<Event>> {
-        let whose = u8::from(by_host);
-        let header = self.log(0x23, whose, group, Event::BYTES)?;
+        let source = u8::from(by_host);
+        let header = self.log(0x23, source, group, Event::BYTES)?;
         let count = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let len = Event::BYTES.saturating_mul(count.saturating_add(1));
-        Event::decode_all(&self.log(0x23, whose, group, len)?).map_err(invalid)
+        Event::decode_all(&self.log(0x23, source, group, len)?).map_err(invalid)
     }
 
     /// The namespace's placement identifiers; the first is the default. Takes two commands, because the length of the reply must be known

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ioctl_numbers_match_the_kernels() {
+    fn ioctl_numbers_equal_those_of_the_kernel() {
         assert_eq!((ADMIN, IO, NAMESPACE), (0xC050_4E47, 0xC050_4E48, 0x4E40));
     }
 

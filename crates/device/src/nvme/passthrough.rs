@@ -48,7 +48,7 @@ struct OpenNamespace<T> {
     max_trim_blocks: Option<u32>,
     /// Identifiers by handle. Empty without placement.
     placement_ids: Vec<u16>,
-    /// `None` without privilege.
+    /// Counter of media writes; `None` without the privilege to read it.
     media: Option<MediaCounter>,
     /// The block device, kept open exclusively to prevent mounts.
     _block_device: Option<File>,

@@ -44,7 +44,7 @@ impl Status {
 
     /// Whether the error is temporary: the command was interrupted or the namespace is getting ready, and a retry is allowed. The kernel
     /// retries for block devices, but not for passthrough.
-    pub(crate) fn is_momentary(self) -> bool {
+    pub(crate) fn is_temporary(self) -> bool {
         const DO_NOT_RETRY: u16 = 1 << 14;
         matches!(self.code(), 0x021 | 0x082) && self.0 & DO_NOT_RETRY == 0
     }

@@ -9,26 +9,26 @@ use super::*;
 use crate::{Device, IoBuffer, MemoryDevice};
 
 /// The actions of three tasks with their times, in order.
-fn diary(seed: u64) -> Vec<(u64, &'static str)> {
+fn event_log(seed: u64) -> Vec<(u64, &'static str)> {
     let simulation = Simulation::new(seed);
-    let diary = Rc::new(RefCell::new(Vec::new()));
+    let event_log = Rc::new(RefCell::new(Vec::new()));
     for name in ["anna", "bert", "cleo"] {
-        let (world, diary) = (simulation.world(), Rc::clone(&diary));
+        let (world, event_log) = (simulation.world(), Rc::clone(&event_log));
         simulation.spawn(async move {
             for _ in 0..8 {
                 world.sleep(world.random() % 3).await;
-                diary.borrow_mut().push((world.monotonic_ns(), name));
+                event_log.borrow_mut().push((world.monotonic_ns(), name));
             }
         });
     }
     simulation.run_until_idle();
-    diary.take()
+    event_log.take()
 }
 
 #[test]
 fn run_depends_on_the_seed_alone() {
-    assert_eq!(diary(1), diary(1));
-    assert!((2..20).any(|seed| diary(seed) != diary(1)));
+    assert_eq!(event_log(1), event_log(1));
+    assert!((2..20).any(|seed| event_log(seed) != event_log(1)));
 }
 
 #[test]

@@ -36,14 +36,14 @@ pub struct FaultDevice {
     seed: u64,
     requests: AtomicU64,
     faults: Mutex<Faults>,
-    fails: Mutex<Fails>,
+    fails: Mutex<FailureRule>,
     stuck: Mutex<Vec<(Request, Completion)>>,
     injected: AtomicU64,
     tally: Arc<Tally>,
 }
 
 /// Whether a request fails.
-type Fails = Box<dyn Fn(&Request) -> bool + Send>;
+type FailureRule = Box<dyn Fn(&Request) -> bool + Send>;
 
 enum Fault {
     Pass,
@@ -57,7 +57,7 @@ impl FaultDevice {
     /// Wraps `inner` with `faults`.
     pub fn new(inner: Arc<dyn Device>, seed: u64, faults: Faults) -> Self {
         let (requests, injected) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (faults, fails): (_, Fails) = (Mutex::new(faults), Box::new(|_| false));
+        let (faults, fails): (_, FailureRule) = (Mutex::new(faults), Box::new(|_| false));
         let (fails, stuck, tally) = (Mutex::new(fails), Mutex::default(), Arc::default());
         Self { inner, seed, requests, faults, fails, stuck, injected, tally }
     }
