@@ -44,7 +44,7 @@ fn main() {
     report_accesses("oracle-general", &path, "oracle-general");
 }
 
-/// The same requests as a binary trace, plain and compressed.
+/// Measures the requests of the trace `kvcache` as a binary trace, plain and compressed.
 fn report_binary(kvcache: &Path) {
     for ending in ["fwt", "fwt.zst"] {
         let path = kvcache.with_extension(ending);

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn mixes_and_split_lengths_have_their_shares() {
+    fn read_write_mix_and_split_lengths_have_the_configured_shares() {
         let text = "[j]\nrw=randrw\nrwmixread=20\nnorandommap\nbssplit=4k/75:8k/25\nba=4k\n";
         let operations = all(requests(text, 1 << 30, Some(400 << 20)));
         let share = |count: usize| count as f64 / operations.len() as f64;

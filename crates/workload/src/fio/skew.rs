@@ -110,7 +110,7 @@ enum Shape {
     Normal {
         deviation: f64,
     },
-    /// For each zone, the share of requests up to its end, its first block and its number of blocks.
+    /// Each zone's share of requests up to its end, first block, and number of blocks.
     Zones(Vec<(f64, u64, u64)>),
 }
 

@@ -85,7 +85,7 @@ impl Default for CdnConfig {
 }
 
 impl CdnConfig {
-    /// The same workload with `requests` requests: the request rate and the decay of photos stay the same.
+    /// This workload with another length: `requests` requests, with the same request rate and decay of photos.
     #[must_use]
     pub fn lasting(self, requests: u64) -> Self {
         let times = requests as f64 / self.requests as f64;

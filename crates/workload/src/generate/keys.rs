@@ -228,7 +228,7 @@ impl KeyFormat for Letters {
     }
 }
 
-/// With fewer letters there would be too few lone keys.
+/// Length of the shortest lone key: fewer letters would give too few keys.
 const SHORTEST_LONE: usize = 8;
 /// Letters of lone keys. The first letter is always a capital, with which no other key begins.
 const LONE_LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

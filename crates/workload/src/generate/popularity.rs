@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn object_above_a_flat_buckets_weight_becomes_several_keys() {
+    fn object_above_the_weight_of_a_flat_bucket_becomes_several_keys() {
         let flat = buckets(&[1.0, 1_000_000.0], &[1.0, 9.0], BucketRule::Flattened, 1_000_000);
         let counts = counted(&flat, 400_000);
         let top = *counts.values().max().unwrap() as f64 / 400_000.0;

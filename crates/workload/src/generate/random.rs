@@ -28,7 +28,7 @@ pub(crate) fn below(random: u64, below: u64) -> u64 {
     ((u128::from(random) * u128::from(below)) >> 64) as u64
 }
 
-/// A short stream that starts at a number: SplitMix64. Starting it is free, so it can replace the entries of a table.
+/// A short random stream that a number determines: SplitMix64. Its start costs nothing, so it can replace the entries of a table.
 pub(crate) struct At(pub u64);
 
 impl rand::TryRng for At {

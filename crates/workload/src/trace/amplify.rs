@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_key_equals_cachebenchs() {
+    fn truncated_key_equals_that_of_cachebench() {
         let amplify = Amplify { copies: 3, size_factor: 2, rule: SuffixRule::Truncate };
         assert_eq!(copy_of(b"0123456789abcdef", 2, amplify), b"0123456789abcdef0002", "16 bytes are kept");
         assert_eq!(copy_of(b"0123456789abcdefgh", 2, amplify), b"0123456789abcdef0002", "18 are cut to 16");

@@ -387,7 +387,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn fields_follow_the_headers_order() {
+    fn fields_follow_the_order_of_the_header() {
         let columns = Columns::from_header(b"x,b , a,y", &["a", "b"]).unwrap();
         assert_eq!(columns.split(b"1,2,3,4"), [b"3", b"2"]);
         assert_eq!(columns.split(b"1,2"), [b"".as_slice(), b"2"], "missing fields are empty");

@@ -1,7 +1,7 @@
 //! Detects the format of a file.
 //!
-//! A format is a candidate if its reader parses the first records and they match the format beyond chance. Of several candidates the file
-//! name's ending decides if it can. Otherwise the error names them.
+//! A format is a candidate if its reader parses the first records and they match the format beyond chance. If there are several, the ending
+//! of the file name selects one; if it selects none, the error names the candidates.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::error::TraceError;
 use super::foreign;
 use super::format::Format;
 use super::framing::Framing;
-use super::head::{Head, is_text, is_text_but_for_zeros};
+use super::head::{Head, is_text, is_text_or_zeros};
 use super::lines::{Lines, RecordKind};
 use super::parquet;
 use super::records::Records;
@@ -173,7 +173,7 @@ fn names(detectable: bool) -> String {
 
 /// A hint at a common obstacle that the first bytes reveal.
 fn hint(head: &[u8]) -> String {
-    if let Some(at) = head.iter().position(|byte| *byte == 0).filter(|_| is_text_but_for_zeros(head)) {
+    if let Some(at) = head.iter().position(|byte| *byte == 0).filter(|_| is_text_or_zeros(head)) {
         let line = head[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
         return format!("line {line} has a NUL byte (tr -d '\\000' removes them); ");
     }

@@ -43,7 +43,7 @@ pub enum TraceError {
         hint: String,
         /// The detectable formats.
         known: String,
-        /// The other formats.
+        /// The formats that cannot be detected.
         unmarked: String,
     },
     /// A table whose header lacks a column, or calls it by an unusual name.

@@ -16,7 +16,7 @@ pub(super) struct Head<'a> {
     pub(super) bytes: &'a [u8],
     /// Whether the file has no more bytes.
     pub(super) is_whole: bool,
-    /// Each format asks for it, and it takes a pass over the bytes.
+    /// Stored, because the test is a pass over the bytes and every format needs its result.
     is_text: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Head<'a> {
         self.table_or(Header::is_all_usual)
     }
 
-    /// The same, or a comment that could be a header: for a message.
+    /// The header of a table, or a comment that could be one, for a message.
     pub(super) fn table_perhaps(&self) -> Option<Header<'a>> {
         self.table_or(|_| true)
     }
@@ -97,9 +97,9 @@ impl<'a> Head<'a> {
 pub(super) fn is_text(bytes: &[u8]) -> bool {
     const ZEROS_PER_BYTE: usize = 1024;
     let zeros = bytes.iter().filter(|byte| **byte == 0).count();
-    zeros <= 1 + bytes.len() / ZEROS_PER_BYTE && is_text_but_for_zeros(bytes)
+    zeros <= 1 + bytes.len() / ZEROS_PER_BYTE && is_text_or_zeros(bytes)
 }
 
-pub(super) fn is_text_but_for_zeros(bytes: &[u8]) -> bool {
+pub(super) fn is_text_or_zeros(bytes: &[u8]) -> bool {
     !bytes.iter().any(|byte| (1..b' ').contains(byte) && !b"\t\n\r".contains(byte))
 }

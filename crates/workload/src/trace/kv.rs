@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn second_file_without_header_keeps_the_first_files_order() {
+    fn second_file_without_header_keeps_the_column_order_of_the_first() {
         let mut reader = fresh();
         assert_eq!(reader.accept_header(b"size,op,key"), Ok(true));
         assert_eq!(reader.accept_header(b"10,GET,abc"), Ok(false));

@@ -44,7 +44,7 @@ impl Lines {
         }
         match reader.read(line, rows) {
             Ok(()) => RecordKind::Row,
-            Err(reason) => self.not_a_row(line, reason, reader),
+            Err(reason) => self.handle_unparsed(line, reason, reader),
         }
     }
 
@@ -74,7 +74,7 @@ impl Lines {
 
     /// Handles a line among the rows that does not parse.
     #[cold]
-    fn not_a_row(&mut self, line: &[u8], reason: RowError, reader: &mut dyn RowReader) -> RecordKind {
+    fn handle_unparsed(&mut self, line: &[u8], reason: RowError, reader: &mut dyn RowReader) -> RecordKind {
         if comment_text(line).is_some() {
             return RecordKind::Comment;
         }

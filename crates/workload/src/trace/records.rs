@@ -178,7 +178,7 @@ impl Records {
     }
 }
 
-/// For formats that find their records themselves.
+/// Formats that find their records themselves read the bytes.
 impl Read for Records {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let available = self.fill_buf()?;

@@ -150,7 +150,7 @@ impl Replay {
     /// missing header columns per file, except for files with the same header as the previous one.
     ///
     /// # Errors
-    /// A file that cannot be opened, or without a valid row among the first ones; no file has rows. One of several may be empty.
+    /// A file cannot be opened or has no valid row among its first rows, or no file has rows. One of several files may be empty.
     pub fn check_files(&self) -> Result<Vec<(PathBuf, HeaderMismatch)>, TraceError> {
         let (mut any_row, mut reader) = (false, self.config.reader(self.config.events.unwrap_or_default()));
         let mut unknown: Vec<(PathBuf, HeaderMismatch)> = Vec::new();

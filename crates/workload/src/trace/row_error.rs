@@ -89,7 +89,7 @@ pub enum RowError {
         "it is a binary trace of version {found}, written by a newer program; this one reads versions up to {known}"
     )]
     Newer {
-        /// Its version.
+        /// The version of the trace.
         found: u32,
         /// The newest supported version.
         known: u32,
@@ -127,9 +127,9 @@ pub enum RowError {
         "it has no header, and its rows can be read as `{one}` or as `{other}`: put the header on top of the file"
     )]
     NoHeader {
-        /// One way.
+        /// One of the possible formats.
         one: String,
-        /// Another.
+        /// Another possible format.
         other: String,
     },
     /// A header without any known column.

@@ -141,7 +141,7 @@ pub enum WriteError {
         number: u64,
         /// The property that does not fit.
         what: &'static str,
-        /// Its value.
+        /// The property's value.
         value: u64,
         /// The format.
         form: &'static str,
@@ -151,7 +151,7 @@ pub enum WriteError {
     LongKey {
         /// Number of the request, from 1, counting repetitions.
         number: u64,
-        /// Its length.
+        /// Length of the key.
         bytes: usize,
     },
     /// Complete rows cannot be written in a format of accesses.

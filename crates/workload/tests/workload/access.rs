@@ -119,7 +119,7 @@ fn rows_behind_the_limit_are_not_read() {
 }
 
 #[test]
-fn without_timestamps_the_time_is_the_accesses_number() {
+fn access_without_timestamp_gets_its_number_as_time() {
     let (accesses, report) = read("key,op,size\n1,GET,1\n2,GET,1\n", &OpenOptions::default()).unwrap();
     assert_eq!([accesses[0].time_ns, accesses[1].time_ns], [0, 1_000_000]);
     assert!(!report.has_time);

@@ -48,7 +48,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn plain_stores_everything(accesses in accesses()) {
+    fn plain_trace_keeps_all_fields(accesses in accesses()) {
         let folder = tempfile::tempdir().unwrap();
         for name in ["t.csv", "t.csv.gz", "t.csv.zst", "t.csv.xz"] {
             let path = folder.path().join(name);

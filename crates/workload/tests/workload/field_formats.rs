@@ -107,7 +107,7 @@ fn block_reader_detects_the_same_formats() {
 }
 
 #[test]
-fn libcachesims_commented_header_is_a_header() {
+fn commented_header_of_libcachesim_is_a_header() {
     for (text, format) in [
         ("# time, object, size, next_access_vtime\n1, 7, 100, 3\n2, 8, 200, -1\n", "csv"),
         ("# time object size next_access_vtime\n1 7 100 3\n2 8 200 4\n", "webcachesim"),

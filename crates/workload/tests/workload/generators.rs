@@ -136,7 +136,7 @@ fn online_keys_are_unique_and_have_at_least_eight_bytes() {
 }
 
 #[test]
-fn number_of_words_equals_cachebenchs() {
+fn number_of_keys_equals_that_of_cachebench() {
     // CacheBench's simple_test.json: it printed "Created 897,355 keys" for this million.
     let half = |key_share| PoolConfig { op_share: 0.5, key_share, distribution: distribution() };
     let config = GeneratorConfig { keys: 1_000_000, pools: vec![half(0.4), half(0.6)] };
@@ -220,7 +220,7 @@ fn pools_have_their_shares_of_keys_and_operations() {
 }
 
 #[test]
-fn mean_size_of_popular_keys_is_the_distributions() {
+fn mean_size_of_popular_keys_equals_that_of_the_distribution() {
     // A heavy tail: 1 % of the values contain most of the bytes.
     let tail = Table { range: vec![10.0, 100.0, 1000.0, 500_000.0], weights: vec![0.9, 0.09, 0.01] };
     let mean = tail.sizes().unwrap().mean();

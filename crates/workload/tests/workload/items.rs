@@ -217,16 +217,16 @@ fn workers_on_one_thread_receive_whole_requests() {
         ..ReplayConfig::new(vec![path], Format::named("storage").unwrap())
     });
     let mut sources = replay.sources(2, 0).unwrap();
-    let mut under_way = [None, None];
+    let mut started_ns = [None, None];
     for _ in 0..2000 {
-        for (source, under_way) in sources.iter_mut().zip(&mut under_way) {
+        for (source, started_ns) in sources.iter_mut().zip(&mut started_ns) {
             let request = source.next().unwrap();
             let part = request.part.unwrap();
-            assert_eq!(under_way.is_none(), part.is_first);
-            if let Some(time_ns) = *under_way {
+            assert_eq!(started_ns.is_none(), part.is_first);
+            if let Some(time_ns) = *started_ns {
                 assert_eq!(request.time_ns, time_ns);
             }
-            *under_way = (!part.is_last).then_some(request.time_ns);
+            *started_ns = (!part.is_last).then_some(request.time_ns);
         }
     }
 }

@@ -227,7 +227,7 @@ struct RankSampler {
 }
 
 impl RankSampler {
-    /// For albums with `scale * (position + shift)^-exponent` expected visits.
+    /// Creates a sampler of albums that have `scale * (position + shift)^-exponent` expected visits.
     fn new(exponent: f64, shift: f64, scale: f64) -> Self {
         let mut drawn = Self { exponent, shift, scale, certain: 1.0, beyond: 0.0 };
         if exponent > 0.0 {
@@ -239,7 +239,7 @@ impl RankSampler {
         drawn
     }
 
-    /// The share of all albums that are drawn.
+    /// Expected draws, as a share of all albums.
     fn share(&self) -> f64 {
         self.certain + self.beyond
     }

@@ -8,7 +8,7 @@ use super::{Device, Events, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
 pub(super) fn matches_head(head: &[u8]) -> bool {
-    let first = lines(head).find(|line| !line.starts_with(b"#") && !announces_file(line));
+    let first = lines(head).find(|line| !line.starts_with(b"#") && !names_input_file(line));
     first.is_some_and(|line| {
         let mut words = words(line);
         words.next().is_some_and(|word| device(word).is_some())
@@ -66,7 +66,7 @@ impl Blkparse {
     fn summary(&mut self, line: &[u8], first: &[u8]) -> Result<Found, RowProblem> {
         let of_cpu = first.strip_prefix(b"CPU").is_some_and(|cpu| number(cpu, "cpu").is_ok());
         self.in_summary |= of_cpu || first == b"Total";
-        if self.in_summary || announces_file(line) {
+        if self.in_summary || names_input_file(line) {
             Ok(Found::Other)
         } else {
             Err(RowProblem::Device(lossy(first)))
@@ -74,7 +74,7 @@ impl Blkparse {
     }
 }
 
-fn announces_file(line: &[u8]) -> bool {
+fn names_input_file(line: &[u8]) -> bool {
     line.trim_ascii().starts_with(b"Input file ")
 }
 

@@ -224,7 +224,7 @@ impl std::fmt::Display for Device {
 enum Found {
     /// A request.
     Event(Event),
-    /// The same request at a later event: issued or completed.
+    /// A request at an event after it was queued: issued or completed.
     Later(Events, Event),
     /// Anything else that the format contains: a header, another kind of event.
     Other,

@@ -102,7 +102,7 @@ pub enum BlockTraceError {
     MixedFormats {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The file's format.
         found: &'static str,
         /// The format of the first file.
         expected: &'static str,
@@ -112,7 +112,7 @@ pub enum BlockTraceError {
     NoEvents {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The file's format.
         format: &'static str,
         /// The requested events.
         events: Events,
@@ -270,7 +270,7 @@ impl BlockTrace {
             match found {
                 Ok(found) => {
                     if let Found::Event(event) = self.events.select(found) {
-                        self.take_in(at, event)?;
+                        self.take_event(at, event)?;
                     }
                 }
                 Err(problem) => self.pass_over(at, problem)?,
@@ -279,7 +279,7 @@ impl BlockTrace {
         Ok(())
     }
 
-    fn take_in(&mut self, at: usize, event: Event) -> Result<(), BlockTraceError> {
+    fn take_event(&mut self, at: usize, event: Event) -> Result<(), BlockTraceError> {
         if let Some(expected) = &self.options.device {
             let name = event.device.to_string();
             if name != *expected {

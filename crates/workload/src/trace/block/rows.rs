@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_row_has_the_replays_message() {
+    fn invalid_row_has_the_message_of_the_replay() {
         let message = read(&MSR, None, b"1,hm,1,Steal,0,1,1").unwrap_err().to_string();
         assert_eq!(message, "`Steal` is not a known operation");
     }

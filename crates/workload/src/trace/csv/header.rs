@@ -184,14 +184,14 @@ impl<'a> Header<'a> {
             None => {
                 let all: Vec<String> = self.cells.iter().map(|cell| lossy(cell)).collect();
                 format!(
-                    "--format csv:key=COLUMN{known}, COLUMN being the one of the object among {}",
+                    "--format csv:key=COLUMN{known}, where COLUMN has the object's key: one of {}",
                     all.join(", ")
                 )
             }
         }
     }
 
-    /// Whether a column is the object.
+    /// Whether the table has a key column.
     pub(in crate::trace) fn has_key(&self) -> bool {
         self.has(KEY)
     }
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(way("ts,id,size"), "--format csv");
         let none = way("datetime,host,op,size");
         assert!(
-            none.starts_with("--format csv:key=COLUMN,time=datetime,op=op,size=size, COLUMN being"),
+            none.starts_with("--format csv:key=COLUMN,time=datetime,op=op,size=size, where COLUMN"),
             "{none}"
         );
     }

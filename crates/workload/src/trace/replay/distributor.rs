@@ -33,7 +33,7 @@ pub(super) struct Demands {
     pub(super) produced: Sender<()>,
 }
 
-/// The parser's end of a queue.
+/// The sending end of a worker's queue.
 pub(super) enum BatchSender {
     Bounded(SyncSender<Batch>),
     Unbounded(Sender<Batch>),
@@ -67,15 +67,15 @@ struct Lane {
 }
 
 impl Distributor {
-    /// Creates a lane for each outlet. Workers return used batches by `returned`.
+    /// Creates a lane for each of `senders`. Workers return used batches through `returned`.
     pub(super) fn new(
-        outlets: Vec<BatchSender>,
+        senders: Vec<BatchSender>,
         returned: Receiver<Batch>,
         demands: Option<Demands>,
         config: &ReplayConfig,
     ) -> Self {
-        let lane = |outlet| Lane { sender: Some(outlet), filling: Batch::default(), has_row: false };
-        let lanes: Vec<Lane> = outlets.into_iter().map(lane).collect();
+        let lane = |sender| Lane { sender: Some(sender), filling: Batch::default(), has_row: false };
+        let lanes: Vec<Lane> = senders.into_iter().map(lane).collect();
         let (open, order, timed) = (lanes.len(), config.order, config.timed);
         Self { lanes, returned, demands, order, timed, open, requests: 0, turn: 0 }
     }
