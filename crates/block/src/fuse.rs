@@ -54,7 +54,7 @@ pub struct Mounted {
 pub enum Unmounted {
     /// The file system is gone.
     Completely,
-    /// It is detached from its path, but its file is still open. Requests are answered until the process ends and fail
+    /// The file system is detached from its path, but its file is still open. Requests are answered until the process ends and fail
     /// afterwards.
     InUse,
 }

@@ -57,7 +57,7 @@ fn connect_and_leave(served: &Served, number: u32) {
     }
     assert_eq!(client.call(WRITE, 0, 4096, 4096, &[7; 4096]).error, 0);
     client.send(DISCONNECT, 0, 0, 0, 0, &[]);
-    assert!(client.is_hung_up_on());
+    assert!(client.is_closed_by_server());
 }
 
 /// Waits until the threads of closed connections have ended.

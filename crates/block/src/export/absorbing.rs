@@ -42,7 +42,7 @@ impl WriteAbsorber {
         }
     }
 
-    /// Copies a write, if it qualifies. Not one with a placement, which a copy cannot keep.
+    /// Copies a write, if it qualifies. A write with a placement handle does not: the copy would lose the handle.
     pub(super) fn absorb(&self, device: &dyn Device, request: &Request) -> Option<Outcome> {
         match request {
             Request::Write { offset, data, placement: PlacementHandle::DEFAULT }

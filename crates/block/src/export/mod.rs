@@ -151,7 +151,7 @@ pub enum Operation {
         may_trim: bool,
         /// Whether to fail with [`Unsupported`](ErrorKind::Unsupported) if zeroing is not faster than writing zeros.
         only_if_fast: bool,
-        /// As for a write.
+        /// Whether the zeros must survive a power cut when the operation completes (FUA).
         durable: bool,
     },
     /// Discards a range, whose contents are then undefined.
@@ -160,10 +160,10 @@ pub enum Operation {
         offset: u64,
         /// Length in bytes.
         len: u64,
-        /// As for a write.
+        /// Whether the trim must survive a power cut when the operation completes (FUA).
         durable: bool,
     },
-    /// Reads a range into the cache. Completes when it is read or nothing is to be done.
+    /// Reads a range into the cache. Completes when the range is read, or immediately if nothing must be read.
     Prefetch {
         /// First byte.
         offset: u64,

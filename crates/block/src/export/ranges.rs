@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 /// How a range is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// With other shared locks: writes of whole blocks.
+    /// For writes of whole blocks, which can run concurrently.
     Shared,
-    /// Exclusively: a block is read, changed and written.
+    /// For an operation that reads, changes and writes a block.
     Exclusive,
 }
 

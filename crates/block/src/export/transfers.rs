@@ -23,12 +23,12 @@ pub(super) fn run(
     let state = State {
         transfers: Box::new(transfers),
         running: 0,
-        pumping: true,
+        submitting: true,
         failed: None,
         whole,
         completion: Some(completion),
     };
-    Arc::new(TransferSeries { device, state: Mutex::new(state) }).pump();
+    Arc::new(TransferSeries { device, state: Mutex::new(state) }).submit_next();
 }
 
 struct TransferSeries {
@@ -39,22 +39,22 @@ struct TransferSeries {
 struct State {
     transfers: Box<dyn Iterator<Item = Transfer> + Send>,
     running: usize,
-    /// Whether a thread is in [`TransferSeries::pump`]. A request that completes within its submission does not call it again, so the
+    /// Whether a thread is in [`TransferSeries::submit_next`]. A request that completes within its submission does not call it again, so the
     /// thread loops instead of recursing.
-    pumping: bool,
+    submitting: bool,
     failed: Option<IoError>,
     whole: IoBuffer,
     completion: Option<Completion>,
 }
 
 impl TransferSeries {
-    /// Submits requests up to the limit. `pumping` is set.
-    fn pump(self: &Arc<Self>) {
+    /// Submits requests up to the limit. `submitting` is set.
+    fn submit_next(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();
             let may_submit = state.running < MAX_IN_FLIGHT && state.failed.is_none();
             let Some((request, range)) = may_submit.then(|| state.transfers.next()).flatten() else {
-                state.pumping = false;
+                state.submitting = false;
                 return complete_if_done(state);
             };
             state.running += 1;
@@ -71,10 +71,10 @@ impl TransferSeries {
             Ok(part) => state.whole[range.clone()].copy_from_slice(&part),
             Err(error) => state.failed = state.failed.take().or(Some(error)),
         }
-        if !state.pumping {
-            state.pumping = true;
+        if !state.submitting {
+            state.submitting = true;
             drop(state);
-            self.pump();
+            self.submit_next();
         }
     }
 }

@@ -36,8 +36,8 @@ const SETATTR_TIMES: std::ops::Range<usize> = 32..68;
 const MAX_ANSWERED_BYTES: u32 = 64 << 10;
 const MAX_BODY_BYTES: usize = 32 << 10;
 
-/// Requests in a row: an operation code, an inode number, a length of two bytes (little-endian), and as many bytes after the header. If the
-/// first byte is odd, the file is read-only.
+/// Executes requests decoded from `data`. Each has an operation code, an inode number, a length of two bytes (little-endian), and as many
+/// bytes after the header. If the first byte of `data` is odd, the file is read-only.
 pub fn check_requests(data: &[u8]) {
     let Some((&how, mut rest)) = data.split_first() else { return };
     let shape = Shape {

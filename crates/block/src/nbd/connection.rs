@@ -73,8 +73,8 @@ impl End {
 /// Requests up to this length complete on the connection's thread. Longer ones are split into parallel transfers.
 const MAX_INLINE_BYTES: u32 = 16 << 10;
 
-/// Requests that are not made inline after the client had several in flight: the first time, and the upper bound, to which the number
-/// doubles each time. A check costs such a client the time of a transfer.
+/// Number of requests that are not executed inline after an inline request delayed others of its client. It doubles each time up to the
+/// maximum, because each attempt costs such a client the time of a transfer.
 const INLINE_BACKOFF: u32 = 64;
 const MAX_INLINE_BACKOFF: u32 = 64 * INLINE_BACKOFF;
 

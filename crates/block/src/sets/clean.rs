@@ -135,7 +135,7 @@ impl Sets {
             return Some(self.begin_cleaning(slot, Reason::Drain, joins));
         }
         let slot = self.next_idle()?;
-        self.spend_on_idle(1);
+        self.deduct_idle_cleanings(1);
         Some(self.begin_cleaning(slot, Reason::Idle, joins))
     }
 

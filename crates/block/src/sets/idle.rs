@@ -87,7 +87,7 @@ impl Sets {
     }
 
     /// The next idle block that can be cleaned within the allowance. Blocks that were used or cleaned meanwhile are skipped. The caller
-    /// reports the cleaned blocks with [`spend_on_idle`](Self::spend_on_idle).
+    /// reports the cleaned blocks with [`deduct_idle_cleanings`](Self::deduct_idle_cleanings).
     ///
     /// [`next_cleaning`](Self::next_cleaning) does both; this method is for ordered volumes, which clean whole epochs.
     pub fn next_idle(&mut self) -> Option<Slot> {
@@ -108,7 +108,7 @@ impl Sets {
     }
 
     /// Deducts cleaned blocks from the allowance. Overuse is deducted from the following seconds.
-    pub fn spend_on_idle(&mut self, blocks: u64) {
+    pub fn deduct_idle_cleanings(&mut self, blocks: u64) {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
         self.idle.allowance = self.idle.allowance.saturating_sub(blocks);
     }

@@ -449,7 +449,7 @@ impl Sets {
         admit == Admit::Yes && self.tuning.mode != Mode::WriteOnly
     }
 
-    /// Whether it would be inserted if there were space.
+    /// Whether a block is not inserted only because there is no space for it.
     #[inline]
     fn was_rejected_for_space(&self, admit: Admit) -> bool {
         admit == Admit::NoSpace && self.tuning.mode != Mode::WriteOnly

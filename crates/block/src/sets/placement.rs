@@ -143,7 +143,7 @@ mod tests {
 
     /// Recovery finds blocks by these values: a change needs a new `PLACEMENT_VERSION`.
     #[test]
-    fn golden_sets_of_version_1() {
+    fn placement_equals_golden_sets_of_version_1() {
         assert_eq!(PLACEMENT_VERSION, 1);
         let blocks = [0, 63, 64, 128, 1 << 20, (1 << 30) + 7, (1 << 44) - 2];
         let sets_of = |placement| blocks.map(|block| placer(placement, 384).set_of(block));

@@ -51,13 +51,13 @@ impl Volume {
         superblock.disk.device_id = os_identity.device_id();
         superblock.disk.changed_ns = os_identity.sync_modified_time();
         superblock::write(&**flash, &superblock).await.inspect_err(|_| {
-            // The volume that was here before is still valid: its mark is restored.
+            // The earlier volume stays valid, so its mark is restored.
             match earlier {
                 Some(earlier) => drop(os_identity.set_mark(earlier)),
                 None => os_identity.remove_mark(uuid),
             }
         })?;
-        // Not earlier: if the superblock could not be written, the earlier volume would still be in use.
+        // The journal is initialized after the superblock: if the superblock cannot be written, the earlier volume stays valid.
         let initialized = initialize_journal(&**flash, &superblock.layout, uuid).await;
         initialized.map_err(|error| VolumeError::flash("initializing the journal", error))?;
         let pages_offset = superblock.layout.pages_offset();

@@ -15,7 +15,7 @@ pub(super) struct Inner {
     pub(super) committer: Arc<Committer>,
     pub(super) disk_io: Arc<DiskIo>,
     pub(super) cleaner: Arc<Cleaner>,
-    /// Its range 0..1 is locked by a sequential write that bypasses the cache, until it is submitted to the disk.
+    /// A mutex (the range 0..1) held by a sequential write that bypasses the cache, until the write is submitted to the disk.
     pub(super) bypass_turn: Arc<RangeLock>,
     /// Locks blocks of the cache for requests other than plain hits.
     pub(super) blocks: Arc<RangeLock>,

@@ -29,7 +29,7 @@ pub struct OsIdentity {
 /// The disk to open a volume with.
 #[derive(Debug, Default)]
 pub struct Pairing {
-    /// Its identity.
+    /// Its identity according to the operating system.
     pub os_identity: OsIdentity,
     /// Accept a disk that is another one or was changed without the cache. Clean cached blocks are dropped then.
     pub is_forced: bool,

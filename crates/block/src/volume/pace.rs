@@ -12,7 +12,7 @@ const WINDOW: usize = 256;
 /// Requests needed before a percentile is reported.
 const ENOUGH: usize = 32;
 /// Earnings per request, in units of the cost of a slow one.
-const EARNED: f64 = 0.01;
+const EARNED_PER_REQUEST: f64 = 0.01;
 /// Upper bound of the budget.
 const MAX_BUDGET: f64 = 1.0;
 /// Lower bound of the budget, so that many slow requests in a row, such as a scan, do not stop cleaning for long.
@@ -42,7 +42,7 @@ impl Pace {
     /// Records a client request that completed at `now_ns`.
     pub(super) fn note(&mut self, now_ns: u64, latency_ns: u64) {
         let cost = if latency_ns > self.gate_ns { 1.0 } else { 0.0 };
-        self.budget = (self.budget + EARNED - cost).clamp(-MAX_DEBT, MAX_BUDGET);
+        self.budget = (self.budget + EARNED_PER_REQUEST - cost).clamp(-MAX_DEBT, MAX_BUDGET);
         self.last_request_ns = now_ns;
         if self.latencies_ns.len() < WINDOW {
             self.latencies_ns.push(latency_ns);

@@ -30,12 +30,12 @@ pub(super) struct PageMap {
     crc_of: Option<Vec<u32>>,
     /// Expected checksums of pages that recovery found damaged, in a volume without checksums: reading one fails.
     damaged: HashMap<u32, u32>,
-    /// Sectors of the slots whose block lacks some.
+    /// Valid sectors of the slots whose block lacks sectors.
     partial: HashMap<u32, Sectors>,
 }
 
 impl PageMap {
-    /// No slot has a page.
+    /// A map in which no slot has a page.
     pub(super) fn new(layout: Layout, keeps_checksums: bool) -> Self {
         let slots = layout.slots() as usize;
         Self {

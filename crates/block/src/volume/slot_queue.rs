@@ -52,7 +52,7 @@ impl SlotQueue {
     }
 
     /// Marks writes whose set cannot be cleaned.
-    pub(super) fn give_up(&mut self, cannot_clean: impl Fn(u32) -> bool) {
+    pub(super) fn mark_futile(&mut self, cannot_clean: impl Fn(u32) -> bool) {
         for waiting in self.waiting.iter_mut().filter(|waiting| cannot_clean(waiting.demand.set)) {
             waiting.is_futile = true;
         }

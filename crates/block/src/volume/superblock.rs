@@ -101,9 +101,9 @@ pub struct Checkpoint {
     pub table_blocks: u64,
     /// Sequence number of the first journal block after the table.
     pub journal_sequence: u64,
-    /// Chain value of that block.
+    /// Chain value of the first journal block after the table.
     pub journal_chain: u32,
-    /// Commit that this block belongs to.
+    /// Commit that the first journal block after the table belongs to.
     pub next_commit: u64,
     /// Last commit that is known to be flushed.
     pub confirmed_commit: u64,

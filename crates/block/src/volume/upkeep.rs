@@ -139,8 +139,8 @@ impl Volume {
         };
         let mut superblock = shared.identity.superblock();
         superblock.tuning = tuning;
-        // If recovery restores clean blocks from now on, flash needs a record of all. If it no longer does, their pages may change
-        // without a commit, so recovery must not compare them with the last one.
+        // If recovery restores clean blocks from now on, flash needs records of all clean blocks. If recovery no longer restores them,
+        // their pages may change without a commit, so recovery must not compare these pages with the last commit.
         let written = match tuning.mode.keeps_dirty() != old.mode.keeps_dirty() {
             true => committer.write_table(&work, superblock).await,
             false => committer.write_superblock(&work, superblock).await,

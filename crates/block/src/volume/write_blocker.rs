@@ -76,7 +76,7 @@ pub(super) fn slot_shortage(
 }
 
 /// Whether a write of the block goes to the disk only.
-fn goes_around(state: &State, part: &Part, admit: Admit) -> bool {
+fn bypasses_cache(state: &State, part: &Part, admit: Admit) -> bool {
     let is_dirty = || state.sets.find(part.block).is_some_and(|slot| state.sets.word(slot).is_dirty());
     (state.sets.tuning().mode == Mode::WriteAround || admit == Admit::Bypass) && !is_dirty()
 }
@@ -87,7 +87,7 @@ pub(super) fn changing_blocks(state: &State, parts: &[Part], admit: Admit) -> us
     let changes = |part: &&Part| {
         let cached = state.sets.find(part.block);
         match state.journal.recovers_clean() {
-            true => !goes_around(state, part, admit) || cached.is_some(),
+            true => !bypasses_cache(state, part, admit) || cached.is_some(),
             false => cached.is_some_and(|slot| state.sets.word(slot).is_dirty()),
         }
     };
@@ -106,12 +106,12 @@ pub(super) fn obstacle(state: &State, parts: &[Part], admit: Admit) -> Option<Wr
     if !state.has_space_for_changes(changing_blocks(state, parts, admit)) {
         return Some(WriteBlocker::Records);
     }
-    let goes_around = |part: &Part| goes_around(state, part, admit);
-    if parts.iter().any(|part| goes_around(part) && word(part).is_some_and(in_use)) {
+    let bypasses_cache = |part: &Part| bypasses_cache(state, part, admit);
+    if parts.iter().any(|part| bypasses_cache(part) && word(part).is_some_and(in_use)) {
         return Some(WriteBlocker::Cleaning);
     }
     // A segment falls into few groups, so sorting is the cheapest way to count.
-    let to_flash = parts.iter().filter(|part| !goes_around(part));
+    let to_flash = parts.iter().filter(|part| !bypasses_cache(part));
     let mut groups: Vec<u32> = to_flash.map(|part| state.group_of(part.block)).collect();
     groups.sort_unstable();
     let is_short = |group: &[u32]| (state.pages.free_in(group[0]) as usize) < group.len();

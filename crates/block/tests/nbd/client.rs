@@ -199,7 +199,7 @@ impl Client {
     }
 
     /// Whether the server closes the connection without sending more.
-    pub fn is_hung_up_on(&mut self) -> bool {
+    pub fn is_closed_by_server(&mut self) -> bool {
         matches!(self.socket.read(&mut [0; 1]), Ok(0) | Err(_))
     }
 

@@ -44,7 +44,7 @@ fn simple_and_structured_replies_have_the_same_data() {
         assert_eq!(client.call(TRIM, 0, 8192, 4096, &[]).error, 0);
         assert_eq!(client.call(CACHE, 0, 1, 10_000, &[]).error, 0);
         client.send(DISCONNECT, 0, 0, 0, 0, &[]);
-        assert!(client.is_hung_up_on());
+        assert!(client.is_closed_by_server());
     }
 }
 
@@ -163,7 +163,7 @@ fn burst_of_reads_followed_by_disconnect_is_answered_completely() {
             .collect();
         blocks.sort_unstable();
         assert_eq!(blocks, (0..64).collect::<Vec<_>>());
-        assert!(client.is_hung_up_on());
+        assert!(client.is_closed_by_server());
     }
 }
 
@@ -234,7 +234,7 @@ fn unknown_options_are_refused_and_skipped() {
     assert_eq!(client.ask(9, b"\0\0\0\0\0\0\0\0"), (4, b"\0\0\0\0base:allocation".to_vec()));
     assert_eq!(client.result().0, ACK);
     assert_eq!(client.ask(2, &[]).0, ACK);
-    assert!(client.is_hung_up_on());
+    assert!(client.is_closed_by_server());
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn export_name_option_starts_transmission() {
     }
     let mut client = Client::greeted(&served.socket());
     client.socket.write_all(b"\0\0\0\x01IHAVEOPT\0\0\0\x01\0\0\0\x04dish").unwrap();
-    assert!(client.is_hung_up_on(), "there is no other way to say that no export has this name");
+    assert!(client.is_closed_by_server(), "there is no other way to say that no export has this name");
 }
 
 /// Keeps operations until the test releases them; supports extents.
@@ -332,12 +332,12 @@ fn stopping_server_answers_requests_in_flight() {
         std::thread::yield_now();
     }
     let stopping = std::thread::Builder::new().spawn(move || server.stop()).unwrap();
-    assert!(idle.is_hung_up_on());
-    assert!(!stopping.is_finished(), "a write is still under way");
+    assert!(idle.is_closed_by_server());
+    assert!(!stopping.is_finished(), "a write is still in flight");
     let (_, reply) = keeper.kept.lock().pop().unwrap();
     reply.send(Ok(None));
     assert_eq!(client.reply(0), ClientReply { cookie: 7, ..ClientReply::default() });
-    assert!(client.is_hung_up_on());
+    assert!(client.is_closed_by_server());
     stopping.join().unwrap();
     assert!(!socket.exists());
 }

@@ -27,7 +27,7 @@ fn malformed_request_closes_the_connection() {
     let served = served(Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);
     client.socket.write_all(&[0x55; 28]).unwrap();
-    assert!(client.is_hung_up_on());
+    assert!(client.is_closed_by_server());
     while served.server.counts().dropped == 0 {
         std::thread::yield_now();
     }
@@ -49,7 +49,7 @@ fn stalled_client_is_disconnected() {
     amid_payload.send(WRITE, 0, 1, 0, 32 << 20, &[1; 1000]);
     let mut idle = Client::connect(&served.socket(), true, &[]);
     for stalled in [&mut amid_handshake, &mut amid_head, &mut amid_payload] {
-        assert!(stalled.is_hung_up_on());
+        assert!(stalled.is_closed_by_server());
     }
     assert_eq!(idle.call(READ, 0, 0, 512, &[]).error, 0, "who owes nothing may be silent");
 }
@@ -71,7 +71,7 @@ fn client_that_does_not_read_replies_is_limited_to_its_own_budget() {
     for _ in 0..20 {
         assert_serves(&served);
         let taken = served.server.counts().bytes_under_way;
-        assert!(taken <= TOTAL_BYTES as u64 + (128 << 10), "{taken} bytes under way");
+        assert!(taken <= TOTAL_BYTES as u64 + (128 << 10), "{taken} bytes in flight");
     }
 }
 
@@ -133,9 +133,9 @@ fn refused_write_is_answered_after_its_payload() {
     assert_eq!((client.reply(0).error, client.call(READ, 0, 0, 512, &[]).error), (28, 0));
 }
 
-/// As `nbdinfo --list` does.
+/// `nbdinfo --list` aborts the handshake, which is permitted.
 #[test]
-fn client_aborting_the_handshake_is_counted_as_dropped() {
+fn client_aborting_the_handshake_is_not_counted_as_dropped() {
     let served = served(Options::default());
     let mut client = Client::greeted(&served.socket());
     client.socket.shutdown(std::net::Shutdown::Read).unwrap();

@@ -34,7 +34,7 @@ fn new_client_at_the_limit_displaces_an_idle_connection() {
     }
     let mut new = Client::connect(&served.socket(), true, &[]);
     assert_eq!(new.call(READ, 0, 0, 512, &[]).error, 0);
-    assert!(idle[1].is_hung_up_on());
+    assert!(idle[1].is_closed_by_server());
     for client in idle.iter_mut().skip(2).chain(&mut [new]) {
         assert_eq!(client.call(READ, 0, 0, 512, &[]).error, 0);
     }
@@ -60,7 +60,7 @@ fn new_client_is_refused_if_all_connections_are_busy() {
     std::io::Write::write_all(&mut refused.socket, &3u32.to_be_bytes()).unwrap();
     let (result, why) = refused.ask(7, &[0; 6]);
     assert_eq!((result, &why[..]), (1 << 31 | 2, &b"too many clients are connected"[..]));
-    assert!(refused.is_hung_up_on());
+    assert!(refused.is_closed_by_server());
     std::mem::take(&mut *export.0.lock().unwrap()).into_iter().for_each(|reply| reply.send(Ok(None)));
     for client in &mut busy {
         assert_eq!(client.reply(0).error, 0);
@@ -99,7 +99,7 @@ fn new_client_at_the_limit_displaces_a_stalled_connection() {
             }
         }
     });
-    assert!(stalled[0].is_hung_up_on());
+    assert!(stalled[0].is_closed_by_server());
     for client in &mut new {
         assert_eq!(
             client.call(READ, 0, 0, 0, &[]).error,

@@ -16,12 +16,12 @@ pub struct Failing {
     inner: Arc<dyn Device>,
     requests: AtomicU64,
     first: u64,
-    for_good: bool,
+    permanent: bool,
 }
 
 impl Failing {
-    pub fn new(inner: Arc<dyn Device>, first: u64, for_good: bool) -> Arc<Self> {
-        Arc::new(Self { inner, requests: AtomicU64::new(0), first, for_good })
+    pub fn new(inner: Arc<dyn Device>, first: u64, permanent: bool) -> Arc<Self> {
+        Arc::new(Self { inner, requests: AtomicU64::new(0), first, permanent })
     }
 
     pub fn has_failed(&self) -> bool {
@@ -34,7 +34,7 @@ impl Device for Failing {
 
     fn submit(&self, request: Request, completion: Completion) {
         let number = self.requests.fetch_add(1, SeqCst);
-        if number == self.first || (self.for_good && number > self.first) {
+        if number == self.first || (self.permanent && number > self.first) {
             return completion.complete(Err(IoError::new(ErrorKind::Medium, "injected")));
         }
         self.inner.submit(request, completion);
@@ -54,12 +54,12 @@ fn play_on(
     steps: &[Step],
     victim: Victim,
     first: u64,
-    for_good: bool,
+    permanent: bool,
 ) -> Result<bool, String> {
     let stage = Stage::new(media.duplicate());
     let failing = match victim {
-        Victim::Flash => Failing::new(stage.flash.clone(), first, for_good),
-        Victim::Disk => Failing::new(stage.disk.clone(), first, for_good),
+        Victim::Flash => Failing::new(stage.flash.clone(), first, permanent),
+        Victim::Disk => Failing::new(stage.disk.clone(), first, permanent),
     };
     let opened = || {
         let (mut flash, mut disk): (Arc<dyn Device>, Arc<dyn Device>) =
@@ -111,7 +111,7 @@ fn play_on(
         let bytes = read_all(&volume).await.map_err(|error| format!("reading after a kill: {error}"))?;
         ledger.check_read(0, &bytes).map_err(|wrong| format!("after a kill: {wrong}"))
     })?;
-    // The same check after a power cut instead of a kill.
+    // Checks the data after a power cut instead of a kill.
     let found = Stage::new(stage.crash(first));
     pollster::block_on(async {
         let (volume, _) = found.open().await.map_err(|error| format!("opening again: {error}"))?;
@@ -124,15 +124,15 @@ fn play_on(
     Ok(!failing.has_failed())
 }
 
-fn until_untouched(mode: Mode, victim: Victim, for_good: bool, seeds: std::ops::Range<u64>) {
+fn fail_each_request(mode: Mode, victim: Victim, permanent: bool, seeds: std::ops::Range<u64>) {
     let start = (Media::created(&config(mode)), Ledger::new(DISK_BYTES));
-    until_untouched_from(&start, victim, for_good, seeds, &format!("{mode:?}"));
+    fail_each_request_from(&start, victim, permanent, seeds, &format!("{mode:?}"));
 }
 
-fn until_untouched_from(
+fn fail_each_request_from(
     (media, ledger): &(Media, Ledger),
     victim: Victim,
-    for_good: bool,
+    permanent: bool,
     seeds: std::ops::Range<u64>,
     what: &str,
 ) {
@@ -140,11 +140,13 @@ fn until_untouched_from(
     for seed in seeds {
         let steps = draw(&shape, seed);
         for first in 0.. {
-            match play_on(media, ledger.clone(), &steps, victim, first, for_good) {
+            match play_on(media, ledger.clone(), &steps, victim, first, permanent) {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(wrong) => {
-                    panic!("{what}, {victim:?}, seed {seed}, request {first}, for good {for_good}: {wrong}")
+                    panic!(
+                        "{what}, {victim:?}, seed {seed}, request {first}, permanent: {permanent}: {wrong}"
+                    )
                 }
             }
         }
@@ -154,8 +156,8 @@ fn until_untouched_from(
 #[test]
 fn flash_failing_once_or_permanently_is_reported_and_loses_no_durable_data() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
-        for for_good in [false, true] {
-            until_untouched(mode, Victim::Flash, for_good, 0..3);
+        for permanent in [false, true] {
+            fail_each_request(mode, Victim::Flash, permanent, 0..3);
         }
     }
 }
@@ -163,8 +165,8 @@ fn flash_failing_once_or_permanently_is_reported_and_loses_no_durable_data() {
 #[test]
 fn disk_failing_once_or_permanently_is_reported_and_loses_no_durable_data() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
-        for for_good in [false, true] {
-            until_untouched(mode, Victim::Disk, for_good, 0..3);
+        for permanent in [false, true] {
+            fail_each_request(mode, Victim::Disk, permanent, 0..3);
         }
     }
 }
@@ -188,8 +190,8 @@ fn killed(config: &VolumeConfig) -> (Media, Ledger) {
 fn killed_ordered_volume_reports_failures_and_keeps_durable_data() {
     let start = killed(&VolumeConfig { ordered: true, ..config(Mode::WriteBack) });
     for victim in [Victim::Flash, Victim::Disk] {
-        for for_good in [false, true] {
-            until_untouched_from(&start, victim, for_good, 0..3, "ordered");
+        for permanent in [false, true] {
+            fail_each_request_from(&start, victim, permanent, 0..3, "ordered");
         }
     }
 }

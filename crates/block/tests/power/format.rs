@@ -125,7 +125,7 @@ fn power_cut_during_upgrade_leaves_one_format() {
     assert!(older > 50 && newer > 20, "{older} of the older format, {newer} of the newer");
 }
 
-/// Opens and uses an image after a cut; then damage to either superblock copy loses nothing.
+/// Opens an image after a cut, and checks that damage to either superblock copy then loses nothing.
 fn either_copy_is_enough(media: &Media, ledger: &Ledger, format: u32) {
     let stage = Stage::new(media.duplicate());
     pollster::block_on(async {
@@ -147,7 +147,7 @@ fn either_copy_is_enough(media: &Media, ledger: &Ledger, format: u32) {
     }
 }
 
-/// A format newer than this program supports, in one superblock copy or in both, is refused by name and not modified.
+/// The newer format is in one superblock copy or in both. The flash is not modified.
 #[test]
 fn newer_format_is_refused_by_number() {
     let (media, _) = played(&quick(Mode::WriteBack, FORMAT_VERSION), 1, &[Step::Close]);

@@ -32,7 +32,7 @@ pub struct Shape {
     pub sectors: usize,
     /// Maximum length of a request in sectors.
     pub longest: usize,
-    /// Whether to trim and zero too.
+    /// Whether some steps trim and zero.
     pub with_trims: bool,
 }
 
@@ -136,9 +136,9 @@ pub async fn take_shared(
         Step::Upgrade => return volume.upgrade().await.map(|_| Ok(())),
         Step::Flush | Step::Clean | Step::Reopen | Step::Close => {}
     }
-    let promise = ledger.borrow().promise();
+    let flush = ledger.borrow().begin_flush();
     volume.flush().await?;
-    ledger.borrow_mut().keep(&promise);
+    ledger.borrow_mut().end_flush(&flush);
     Ok(Ok(()))
 }
 
@@ -176,20 +176,20 @@ pub async fn take(
             volume.upkeep().await?;
         }
         Step::Clean => {
-            let promise = ledger.promise();
+            let flush = ledger.begin_flush();
             volume.clean().await?;
-            ledger.keep(&promise);
+            ledger.end_flush(&flush);
         }
         Step::Reopen => {
-            let promise = ledger.promise();
+            let flush = ledger.begin_flush();
             volume.close().await?;
-            ledger.keep(&promise);
+            ledger.end_flush(&flush);
             *volume = stage.open().await?.0;
         }
         Step::Close => {
-            let promise = ledger.promise();
+            let flush = ledger.begin_flush();
             volume.close().await?;
-            ledger.keep(&promise);
+            ledger.end_flush(&flush);
         }
         Step::Upgrade => {
             volume.upgrade().await?;
@@ -209,9 +209,9 @@ async fn zero(volume: &Volume, first: usize, count: usize) -> Result<()> {
 
 async fn flush_if(wanted: bool, volume: &Volume, ledger: &mut Ledger) -> Result<()> {
     if wanted {
-        let promise = ledger.promise();
+        let flush = ledger.begin_flush();
         volume.flush().await?;
-        ledger.keep(&promise);
+        ledger.end_flush(&flush);
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ struct Sector {
 }
 
 /// The events that are durable if a flush that begins now succeeds.
-pub struct Promise(Vec<usize>);
+pub struct BegunFlush(Vec<usize>);
 
 impl Ledger {
     /// All sectors zero and durable.
@@ -55,7 +55,7 @@ impl Ledger {
         data.into()
     }
 
-    /// As for a write of zeros.
+    /// Begins an operation that zeroes sectors, which has the effect of a write.
     pub fn begin_zero(&mut self, first: usize, count: usize) {
         for sector in &mut self.sectors[first..first + count] {
             sector.events.push(Event::Written(0));
@@ -75,12 +75,12 @@ impl Ledger {
         }
     }
 
-    pub fn promise(&self) -> Promise {
-        Promise(self.sectors.iter().map(|sector| sector.completed - 1).collect())
+    pub fn begin_flush(&self) -> BegunFlush {
+        BegunFlush(self.sectors.iter().map(|sector| sector.completed - 1).collect())
     }
 
-    pub fn keep(&mut self, promise: &Promise) {
-        for (sector, &event) in self.sectors.iter_mut().zip(&promise.0) {
+    pub fn end_flush(&mut self, flush: &BegunFlush) {
+        for (sector, &event) in self.sectors.iter_mut().zip(&flush.0) {
             sector.durable = sector.durable.max(event);
         }
     }
@@ -235,8 +235,8 @@ fn ledger_detects_lost_torn_foreign_and_outdated_sectors() {
     let mut ledger = Ledger::new(8 * SECTOR as u64);
     let first = ledger.begin_write(0, 2);
     ledger.complete(0, 2);
-    let promise = ledger.promise();
-    ledger.keep(&promise);
+    let flush = ledger.begin_flush();
+    ledger.end_flush(&flush);
     let second = ledger.begin_write(0, 2);
     for legal in [&first, &second] {
         assert_eq!(ledger.check_recovered(0, legal), Ok(()));

@@ -25,7 +25,7 @@ fn used(config: &VolumeConfig, seed: u64, last: &[Step]) -> (Media, Ledger) {
     (Media { flash: stage.flash.kill(0), disk: stage.disk.kill(0) }, ledger)
 }
 
-/// The same bytes, and zeros up to the new end.
+/// A larger disk with the same bytes, and zeros up to its end.
 fn grown(disk: &MemoryDevice) -> MemoryDevice {
     let grown = MemoryDevice::new(GROWN_BYTES);
     let read = Request::read(0, DISK_BYTES as usize);

@@ -43,11 +43,11 @@ async fn step(
             ledger.complete(first, count);
         }
         6..8 => {
-            let promise = ledger.promise();
+            let flush = ledger.begin_flush();
             // Successful or not, the flush separates epochs: later writes reach the disk after earlier ones.
             flushed.push(ledger.versions());
             volume.flush().await?;
-            ledger.keep(&promise);
+            ledger.end_flush(&flush);
         }
         8 => {
             volume.upkeep().await?;

@@ -92,14 +92,14 @@ pub fn config(mode: Mode) -> VolumeConfig {
 
 /// A clock for a volume.
 pub fn timer() -> Arc<dyn Timer> {
-    Arc::new(Standing::default())
+    Arc::new(JumpingClock::default())
 }
 
 /// A clock that jumps ahead when a caller waits.
 #[derive(Default)]
-struct Standing(VirtualClock);
+struct JumpingClock(VirtualClock);
 
-impl Clock for Standing {
+impl Clock for JumpingClock {
     fn monotonic_ns(&self) -> u64 {
         self.0.monotonic_ns()
     }
@@ -109,7 +109,7 @@ impl Clock for Standing {
     }
 }
 
-impl Timer for Standing {
+impl Timer for JumpingClock {
     fn at(&self, due_ns: u64, action: Action) {
         self.0.advance_to(due_ns);
         action();

@@ -61,7 +61,7 @@ impl Stage {
         Arc::new(StripeDevice::new(members, STRIPE_UNIT_BYTES).unwrap())
     }
 
-    /// In the same steps as the command line.
+    /// Creates a volume in the same steps as the command line.
     fn create(&self, mode: Mode) -> std::result::Result<(), String> {
         let members = self.members();
         let flash = striped::join_unlabelled(&members).map_err(|error| error.to_string())?;

@@ -13,13 +13,13 @@ const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 64;
 
 /// A volume with corrupt pages that it has not read yet, and its flash.
-struct Rotten {
+struct BadPages {
     flash: Arc<MemoryDevice>,
     disk: Arc<dyn Device>,
     volume: Volume,
 }
 
-impl Rotten {
+impl BadPages {
     /// A volume over a disk whose block `n` is full of `n + 1`.
     fn new() -> Self {
         let flash = Arc::new(MemoryDevice::new(4 << 20));
@@ -48,7 +48,7 @@ impl Rotten {
     }
 
     /// Flips a bit of every page.
-    fn rot(&self) {
+    fn damage(&self) {
         let layout = self.volume.superblock().layout;
         for page in 0..layout.pages() {
             let offset = layout.page_offset(page);
@@ -68,81 +68,79 @@ impl Rotten {
 /// All corrupt pages are found in one attempt, because attempts are limited.
 #[test]
 fn read_of_many_blocks_with_corrupt_pages_is_served_from_the_disk() {
-    let rotten = Rotten::new();
-    let expected = rotten.read(0, BLOCKS);
-    assert_eq!(rotten.volume.stats().held_blocks, BLOCKS);
-    rotten.rot();
-    assert_eq!(rotten.read(0, BLOCKS), expected);
-    assert_eq!(rotten.volume.stats().io.checksum_errors, BLOCKS);
+    let case = BadPages::new();
+    let expected = case.read(0, BLOCKS);
+    assert_eq!(case.volume.stats().held_blocks, BLOCKS);
+    case.damage();
+    assert_eq!(case.read(0, BLOCKS), expected);
+    assert_eq!(case.volume.stats().io.checksum_errors, BLOCKS);
 }
 
 #[test]
 fn blocks_dropped_for_damaged_pages_are_counted() {
-    let rotten = Rotten::new();
-    rotten.read(0, BLOCKS);
-    rotten.rot();
-    rotten.read(0, BLOCKS / 2);
-    assert_eq!(rotten.volume.stats().counters.read_invalidates, BLOCKS / 2);
+    let case = BadPages::new();
+    case.read(0, BLOCKS);
+    case.damage();
+    case.read(0, BLOCKS / 2);
+    assert_eq!(case.volume.stats().counters.read_invalidates, BLOCKS / 2);
 }
 
 /// The read that finds the corrupt page is itself using the block.
 #[test]
 fn partial_block_with_a_corrupt_page_is_read_from_the_disk() {
-    let rotten = Rotten::new().with_a_sector_of(5);
-    rotten.rot();
-    let block = rotten.read(5, 1);
+    let case = BadPages::new().with_a_sector_of(5);
+    case.damage();
+    let block = case.read(5, 1);
     assert_eq!((&block[..512], &block[512..]), (&[0xaa; 512][..], &[6; 3584][..]));
 }
 
-/// The same for a write of part of the block.
 #[test]
 fn partial_write_of_a_clean_block_with_damaged_page_succeeds() {
-    let write = |rotten: &Rotten, offset: u64, len: usize| {
+    let write = |case: &BadPages, offset: u64, len: usize| {
         let data = IoBuffer::copy_of(&vec![0xbb; len]).into();
-        pollster::block_on(rotten.volume.write(offset, data, false)).unwrap();
+        pollster::block_on(case.volume.write(offset, data, false)).unwrap();
     };
     // The end of block 4, all of block 5, and the beginning of block 6.
-    let rotten = Rotten::new();
-    let mut expected = rotten.read(4, 3);
-    rotten.rot();
-    write(&rotten, 5 * BLOCK - 512, 5120);
+    let case = BadPages::new();
+    let mut expected = case.read(4, 3);
+    case.damage();
+    write(&case, 5 * BLOCK - 512, 5120);
     expected[3584..8704].fill(0xbb);
-    assert_eq!(rotten.read(4, 3), expected);
+    assert_eq!(case.read(4, 3), expected);
 
-    let rotten = Rotten::new().with_a_sector_of(5);
-    rotten.rot();
-    write(&rotten, 5 * BLOCK + 1024, 512);
+    let case = BadPages::new().with_a_sector_of(5);
+    case.damage();
+    write(&case, 5 * BLOCK + 1024, 512);
     let mut expected = vec![6; BLOCK as usize];
     expected[..512].fill(0xaa);
     expected[1024..1536].fill(0xbb);
-    assert_eq!(rotten.read(5, 1), expected);
+    assert_eq!(case.read(5, 1), expected);
 }
 
 /// Only the attempt with the final result counts.
 #[test]
 fn read_repeated_after_a_damaged_page_is_counted_once() {
-    let rotten = Rotten::new();
-    rotten.read(0, BLOCKS / 2);
-    rotten.rot();
+    let case = BadPages::new();
+    case.read(0, BLOCKS / 2);
+    case.damage();
     // First no block is complete on flash, then all are.
     for (first, reads, hits) in [(BLOCKS / 4, BLOCKS, 0), (0, BLOCKS * 3 / 2, BLOCKS / 4)] {
-        rotten.read(first, BLOCKS / 2);
-        let counters = rotten.volume.stats().counters;
+        case.read(first, BLOCKS / 2);
+        let counters = case.volume.stats().counters;
         assert_eq!((counters.reads, counters.read_hits), (reads, hits));
         assert_eq!((counters.uncached_reads, counters.no_room, counters.replacement), (0, 0, 0));
     }
-    assert_eq!(rotten.volume.stats().io.checksum_errors, BLOCKS / 2);
+    assert_eq!(case.volume.stats().io.checksum_errors, BLOCKS / 2);
 }
 
-/// The same for a write of part of a block.
 #[test]
 fn write_repeated_after_a_damaged_page_is_counted_once() {
-    let rotten = Rotten::new();
-    rotten.read(4, 3);
-    rotten.rot();
+    let case = BadPages::new();
+    case.read(4, 3);
+    case.damage();
     let data = IoBuffer::copy_of(&[0xbb; 5120]).into();
-    pollster::block_on(rotten.volume.write(5 * BLOCK - 512, data, false)).unwrap();
-    let stats = rotten.volume.stats();
+    pollster::block_on(case.volume.write(5 * BLOCK - 512, data, false)).unwrap();
+    let stats = case.volume.stats();
     let counters = stats.counters;
     assert_eq!(stats.io.checksum_errors, 2, "both ends of the write met one");
     assert_eq!((counters.writes, counters.write_hits, counters.dirty_write_hits), (3, 1, 0));
@@ -152,17 +150,17 @@ fn write_repeated_after_a_damaged_page_is_counted_once() {
 /// Opening compares some clean blocks with the disk. An unreadable one must not prevent it.
 #[test]
 fn unreadable_clean_page_does_not_prevent_opening() {
-    let rotten = Rotten::new();
-    let expected = rotten.read(0, BLOCKS);
-    let layout = rotten.volume.superblock().layout;
+    let case = BadPages::new();
+    let expected = case.read(0, BLOCKS);
+    let layout = case.volume.superblock().layout;
     pollster::block_on(async {
         let data = IoBuffer::copy_of(&[0xcc; BLOCK as usize]).into();
-        rotten.volume.write(BLOCKS * BLOCK, data, false).await.unwrap();
-        rotten.volume.close().await.unwrap();
-        let (flash, from) = (Faulty::over(rotten.flash), layout.pages_offset());
+        case.volume.write(BLOCKS * BLOCK, data, false).await.unwrap();
+        case.volume.close().await.unwrap();
+        let (flash, from) = (Faulty::over(case.flash), layout.pages_offset());
         flash.fail(move |request| matches!(request, Request::Read { offset, .. } if *offset >= from));
         let timer = Arc::new(SystemTimer::default());
-        let (volume, recovery) = Volume::open(flash, rotten.disk, timer).await.unwrap();
+        let (volume, recovery) = Volume::open(flash, case.disk, timer).await.unwrap();
         assert_eq!((recovery.blocks, recovery.dirty_blocks), (BLOCKS + 1, 1));
         assert!(volume.read(0, expected.len()).await.unwrap()[..] == expected);
         let dirty = volume.read(BLOCKS * BLOCK, BLOCK as usize).await.unwrap_err();

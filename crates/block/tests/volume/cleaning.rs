@@ -86,7 +86,6 @@ fn unreadable_dirty_block_does_not_stop_cleaning_of_others() {
     assert_eq!(pair.on_disk(), dirty_blocks());
 }
 
-/// The same for blocks that the disk refuses to write.
 #[test]
 fn unwritable_disk_block_does_not_stop_cleaning_of_others() {
     let pair = Pair::with_dirty_blocks();
@@ -97,7 +96,7 @@ fn unwritable_disk_block_does_not_stop_cleaning_of_others() {
     assert_eq!((pair.on_disk(), pair.volume.stats().dirty_blocks), (expected, 1));
 }
 
-/// Blocks written after the request do not belong to it.
+/// `clean` must not wait for blocks that are written after its start.
 #[test]
 fn clean_ends_despite_concurrent_writes() {
     for ordered in [false, true] {

@@ -27,28 +27,28 @@ async fn client(number: u64, volume: Volume, legal: Legal, world: device::sim::W
     let mut random = StdRng::seed_from_u64(number);
     for _ in 0..200 {
         let block = random.random_range(0..BLOCKS / 4) * 4 + number;
-        let patience_ns = [5_000, 60_000, 5_000_000, u64::MAX / 4][random.random_range(0..4)];
-        let patience = pin!(world.sleep(patience_ns));
+        let timeout_ns = [5_000, 60_000, 5_000_000, u64::MAX / 4][random.random_range(0..4)];
+        let timeout = pin!(world.sleep(timeout_ns));
         match random.random_range(0..5) {
             0..3 => {
                 let byte = random.random_range(1..255);
                 legal.borrow_mut()[block as usize].insert(byte);
                 let write = volume.write(block * 4096, IoBuffer::copy_of(&[byte; 4096]).into(), false);
-                if let Either::Left((written, _)) = select(pin!(write), patience).await {
+                if let Either::Left((written, _)) = select(pin!(write), timeout).await {
                     written.unwrap();
                     legal.borrow_mut()[block as usize] = [byte].into();
                 }
             }
             3 => {
                 let read = volume.read(block * 4096, 4096);
-                if let Either::Left((bytes, _)) = select(pin!(read), patience).await {
+                if let Either::Left((bytes, _)) = select(pin!(read), timeout).await {
                     let bytes = bytes.unwrap();
                     let found = bytes[0];
                     assert!(bytes.iter().all(|&byte| byte == found), "block {block} is torn");
                     assert!(legal.borrow()[block as usize].contains(&found), "block {block} holds {found}");
                 }
             }
-            _ => drop(select(pin!(volume.flush()), patience).await),
+            _ => drop(select(pin!(volume.flush()), timeout).await),
         }
     }
 }
@@ -92,8 +92,7 @@ fn dropped_request_takes_effect_or_not_and_releases_its_locks() {
     }
 }
 
-/// Otherwise data read from the disk would be marked clean without a disk flush, and after a power cut flash and disk would
-/// differ.
+/// If data read from the disk were marked clean without a disk flush, flash and disk could differ after a power cut.
 #[test]
 fn disk_change_of_a_dropped_request_is_durable_before_a_read_of_it_is_marked_clean() {
     for kind in [RequestKind::Write, RequestKind::Trim] {
@@ -153,8 +152,8 @@ fn dropped_clean_stops_cleaning() {
             for number in 0..1000 {
                 cleaner.write(number * 65536, IoBuffer::copy_of(&[1; 4096]).into(), false).await.unwrap();
             }
-            let patience = pin!(timer.sleep(2_000_000_000));
-            assert!(matches!(select(pin!(cleaner.clean()), patience).await, Either::Right(_)));
+            let timeout = pin!(timer.sleep(2_000_000_000));
+            assert!(matches!(select(pin!(cleaner.clean()), timeout).await, Either::Right(_)));
             let left = cleaner.stats().dirty_blocks;
             assert!((100..1000).contains(&left), "{left} blocks when it was given up");
             timer.sleep(100_000_000_000).await;

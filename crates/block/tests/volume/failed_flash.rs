@@ -174,18 +174,18 @@ fn flash_failure_during_mode_change_restores_no_outdated_blocks() {
         [Mode::WriteAround, Mode::WriteBack],
         [Mode::WriteOnly, Mode::WriteAround],
     ];
-    for (modes, for_good) in modes.iter().flat_map(|modes| [(modes, false), (modes, true)]) {
+    for (modes, permanent) in modes.iter().flat_map(|modes| [(modes, false), (modes, true)]) {
         let mut first = 0;
-        while fails_while_modes_change(*modes, first, for_good) {
+        while fails_while_modes_change(*modes, first, permanent) {
             first += 1;
         }
         assert!(first > 10, "{modes:?}: failed at none of the changes of mode");
     }
 }
 
-/// Fails change number `first` of the flash, and all later ones if `for_good`. Returns whether there was a change of that number.
-fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> bool {
-    let what = format!("{modes:?}, change {first}, for good: {for_good}");
+/// Fails change number `first` of the flash, and all later ones if `permanent`. Returns whether there was a change of that number.
+fn fails_while_modes_change(modes: [Mode; 2], first: u64, permanent: bool) -> bool {
+    let what = format!("{modes:?}, change {first}, permanent: {permanent}");
     let tuning = |mode| Tuning { mode, ..config().tuning };
     let Pair { flash, disk, volume } = Pair::new(&VolumeConfig { tuning: tuning(modes[0]), ..config() });
     let requested = Arc::new(AtomicU64::new(0));
@@ -209,7 +209,7 @@ fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> boo
         flash.fail(move |request| {
             let is_change = !matches!(request, Request::Read { .. });
             let number = if is_change { counted.fetch_add(1, SeqCst) } else { u64::MAX };
-            is_change && (number == first || (for_good && number > first))
+            is_change && (number == first || (permanent && number > first))
         });
         for (round, mode) in [modes[1], modes[0], modes[1]].into_iter().enumerate() {
             let _told = volume.set_tuning(tuning(mode)).await;

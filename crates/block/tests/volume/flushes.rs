@@ -33,7 +33,7 @@ fn count(clients: u64, flush_ns: u64) -> (u64, u64) {
 }
 
 #[test]
-fn client_flushes_share_flash_flushes_of_at_most_one_each() {
+fn concurrent_client_flushes_share_flash_flushes() {
     for flush_ns in [500_000, 3_000_000] {
         assert_eq!(count(1, flush_ns), (40, 40));
         for clients in [2, 8, 32] {
@@ -91,7 +91,7 @@ fn client_without_flushes_causes_one_flush_per_many_writes() {
 #[test]
 fn cleaning_uses_commits_of_clients_that_flush_often() {
     // With 0, new dirty blocks are cleaned immediately.
-    for (writes_a_flush, dirty_percent) in [(4, 20), (16, 20), (64, 20), (4, 0), (16, 0)] {
+    for (writes_per_flush, dirty_percent) in [(4, 20), (16, 20), (64, 20), (4, 0), (16, 0)] {
         let world = World::new(5, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
         let tuning = Tuning { dirty_percent, lazy_depth: 0, ..config().tuning };
         let volume = world.volume(&VolumeConfig { tuning, ..config() });
@@ -103,9 +103,9 @@ fn cleaning_uses_commits_of_clients_that_flush_often() {
             for write in 0..6400_u64 {
                 let offset = write * 7919 % 12_000 * 4096;
                 client.write(offset, IoBuffer::zeroed(4096).into(), false).await.unwrap();
-                if write % writes_a_flush == 0 {
+                if write % writes_per_flush == 0 {
                     client.flush().await.unwrap();
-                    clock.sleep(writes_a_flush * 10_000_000).await;
+                    clock.sleep(writes_per_flush * 10_000_000).await;
                 }
             }
             let counts = (flash.counters().flushes - before, client.stats());

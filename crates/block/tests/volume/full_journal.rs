@@ -22,7 +22,7 @@ async fn fill_journal(volume: &Volume) {
 }
 
 /// Asserts that all writes, flushed or not, are present after the volume is reopened.
-fn is_found_again(world: &World, volume: Volume, blocks: u64, byte: u8) {
+fn assert_found_after_reopen(world: &World, volume: Volume, blocks: u64, byte: u8) {
     drop(volume);
     let volume = world.open();
     world.run(async move {
@@ -53,7 +53,7 @@ fn commit_of_maximum_pending_changes_fits_after_a_table() {
         volume.flush().await.unwrap();
         volume
     });
-    is_found_again(&world, volume, BLOCKS, 2);
+    assert_found_after_reopen(&world, volume, BLOCKS, 2);
 }
 
 /// Each write must reserve journal space before it waits; otherwise the pending changes exceed a commit, and no flush succeeds
@@ -77,6 +77,6 @@ fn concurrent_writes_do_not_exceed_the_capacity_of_a_commit() {
         let writers: Vec<_> = writers.collect();
         world.simulation.run_until_idle();
         assert!(writers.iter().all(|writer| writer.result().is_some()), "a request never completes");
-        is_found_again(&world, volume, WRITERS * 64, 3);
+        assert_found_after_reopen(&world, volume, WRITERS * 64, 3);
     }
 }

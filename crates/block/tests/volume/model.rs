@@ -138,9 +138,9 @@ fn long_write_of_an_ordered_volume_with_small_sets_succeeds() {
     let work = |volume: Volume| async move {
         for at in (0..8 << 20).step_by(256 << 10) {
             let write = pin!(volume.write(at, IoBuffer::zeroed(256 << 10).into(), false));
-            let patience = pin!(sleeper.sleep(60_000_000_000));
-            let Either::Left((written, _)) = select(write, patience).await else {
-                panic!("the write at {at} waits for good")
+            let timeout = pin!(sleeper.sleep(60_000_000_000));
+            let Either::Left((written, _)) = select(write, timeout).await else {
+                panic!("the write at {at} does not complete")
             };
             written.unwrap();
         }

@@ -93,7 +93,7 @@ fn write_alone(path: &Path, offset: u64, bytes: &[u8]) {
     file.set_modified(before + std::time::Duration::from_millis(1)).unwrap();
 }
 
-/// Its dirty blocks must not overwrite another cache's disk, after a crash or a close.
+/// The dirty blocks of a cache must not overwrite the disk of another one, after a crash or a close.
 #[test]
 fn disk_of_another_cache_is_refused() {
     let (Some(one), Some(other)) = (Cached::new(0x11), Cached::new(0x22)) else { return };

@@ -16,7 +16,7 @@ const BLOCK: u64 = 4096;
 async fn read_each(volume: &Volume, blocks: std::ops::Range<u64>) {
     let count = blocks.end - blocks.start;
     for number in 0..count {
-        // Odd, and so coprime to a power of two.
+        // 389 is odd and `count` a power of two, so each block occurs once.
         let block = blocks.start + number * 389 % count;
         volume.read(block * BLOCK, BLOCK as usize).await.unwrap();
     }

@@ -64,7 +64,7 @@ async fn write(volume: &Volume, offset: u64, byte: u8) {
     volume.write(offset, IoBuffer::copy_of(&[byte; 4096]).into(), false).await.unwrap();
 }
 
-fn poke(device: &dyn Device, offset: u64, change: impl Fn(&mut [u8])) {
+fn change_on_device(device: &dyn Device, offset: u64, change: impl Fn(&mut [u8])) {
     let read = Request::read(offset, 4096);
     let mut bytes = device.execute(read).unwrap();
     change(&mut bytes);
@@ -103,12 +103,12 @@ fn disk_written_without_its_cache_is_refused_by_label() {
     let pair = Pair::used(&config());
     for offset in [0, 1024 / 512 * 512, DISK_BYTES - 4096] {
         let other = pair.copy();
-        poke(&*other.disk, offset, |bytes| bytes[600] ^= 1);
+        change_on_device(&*other.disk, offset, |bytes| bytes[600] ^= 1);
         assert_eq!(other.refusal(), VolumeErrorKind::WrongDisk, "at {offset}");
     }
     // In the middle, only clean blocks can be compared.
     let other = pair.copy();
-    poke(&*other.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
+    change_on_device(&*other.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
     assert_eq!(other.refusal(), VolumeErrorKind::WrongDisk);
 }
 
@@ -128,7 +128,7 @@ fn disk_written_in_its_upper_half_is_refused() {
         assert_eq!(volume.stats().held_blocks, 127);
     });
     for block in 64..126 {
-        poke(&*pair.disk, block * 7 * 4096, |bytes| bytes.fill(0xee));
+        change_on_device(&*pair.disk, block * 7 * 4096, |bytes| bytes.fill(0xee));
     }
     assert_eq!(pair.refusal(), VolumeErrorKind::WrongDisk);
 }
@@ -138,7 +138,7 @@ fn clean_blocks_identify_the_disk_after_a_crash() {
     let pair = Pair::used(&config());
     pollster::block_on(async { drop(pair.open().await.unwrap()) });
     pollster::block_on(async { drop(pair.open().await.unwrap()) });
-    poke(&*pair.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
+    change_on_device(&*pair.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
     assert_eq!(pair.refusal(), VolumeErrorKind::WrongDisk);
 }
 
@@ -168,14 +168,14 @@ fn check_accepts_an_interrupted_superblock_update() {
     });
     let read = |pair: &Pair| pair.flash.execute(Request::read(second, 4096));
     let old = read(&earlier).unwrap();
-    poke(&*pair.flash, second, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
+    change_on_device(&*pair.flash, second, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     assert_eq!((pair.check(true).problems, pair.check(true).found.unwrap().was_clean), (Vec::new(), false));
     // The copies are never written in the other order.
-    poke(&*pair.flash, 0, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
+    change_on_device(&*pair.flash, 0, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     let newer = pair.copy();
     pollster::block_on(async { newer.open().await.unwrap().close().await.unwrap() });
     let new = read(&newer).unwrap();
-    poke(&*pair.flash, second, |bytes| bytes.copy_from_slice(&new[..bytes.len()]));
+    change_on_device(&*pair.flash, second, |bytes| bytes.copy_from_slice(&new[..bytes.len()]));
     assert!(pair.check(false).problems[0].contains("one of the two superblocks"));
 }
 
@@ -185,7 +185,7 @@ fn check_reports_a_wrong_disk_without_block_problems() {
     let mut other = pair.copy();
     other.disk = Arc::new(MemoryDevice::new(DISK_BYTES * 2));
     let written = pair.copy();
-    poke(&*written.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
+    change_on_device(&*written.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
     for (wrong, message) in [(other, "bytes, not "), (written, "written to without the cache")] {
         let check = wrong.check(false);
         assert_eq!((check.found, check.problem_count), (Err(VolumeErrorKind::WrongDisk), 1));
@@ -200,7 +200,7 @@ fn full_check_finds_damaged_pages_and_differing_clean_blocks() {
     let mut found = 0;
     for page in 0..120 {
         let other = pair.copy();
-        poke(&*other.flash, layout.page_offset(page), |bytes| bytes[77] ^= 4);
+        change_on_device(&*other.flash, layout.page_offset(page), |bytes| bytes[77] ^= 4);
         found += other.check(true).problem_count;
     }
     assert_eq!(found, 76, "one for each page that holds a block");
@@ -216,16 +216,16 @@ fn one_damaged_superblock_copy_is_tolerated() {
     for byte in (0..512).step_by(3) {
         for (copy, other) in [(0, 64 << 10), (64 << 10, 0)] {
             let damaged = pair.copy();
-            poke(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
+            change_on_device(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
             assert_eq!(damaged.check(false).problem_count, 1, "byte {byte}");
             let volume = pollster::block_on(damaged.open()).unwrap();
             assert_eq!(volume.stats().dirty_blocks, 20);
-            poke(&*damaged.flash, other, |bytes| bytes[byte] ^= 0x10);
-            poke(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
+            change_on_device(&*damaged.flash, other, |bytes| bytes[byte] ^= 0x10);
+            change_on_device(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
         }
         let damaged = pair.copy();
         for copy in [0, 64 << 10] {
-            poke(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
+            change_on_device(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
         }
         let expected = if byte < 8 { VolumeErrorKind::Foreign } else { VolumeErrorKind::Damaged };
         assert_eq!(damaged.refusal(), expected, "byte {byte}");
@@ -242,9 +242,9 @@ fn flipped_byte_of_a_table_is_detected() {
         assert_eq!((superblock.format, superblock.checkpoint.table_blocks), (format, 1));
         let table = superblock.layout.table_offset(superblock.checkpoint.table);
         for byte in 0..4096 {
-            poke(&*pair.flash, table, |bytes| bytes[byte] ^= 0x10);
+            change_on_device(&*pair.flash, table, |bytes| bytes[byte] ^= 0x10);
             assert_eq!(pair.refusal(), VolumeErrorKind::Damaged, "format {format}, byte {byte}");
-            poke(&*pair.flash, table, |bytes| bytes[byte] ^= 0x10);
+            change_on_device(&*pair.flash, table, |bytes| bytes[byte] ^= 0x10);
         }
         pollster::block_on(pair.open()).unwrap();
     }
@@ -270,12 +270,12 @@ fn flipped_byte_of_the_journal_is_never_applied() {
     let (second, last) = (block(2), block(3));
     for byte in (0..4096).step_by(7) {
         let damaged = pair.copy();
-        poke(&*damaged.flash, last, |bytes| bytes[byte] ^= 0x10);
+        change_on_device(&*damaged.flash, last, |bytes| bytes[byte] ^= 0x10);
         let volume = pollster::block_on(damaged.open()).unwrap();
         let bytes = pollster::block_on(volume.read(3 * 4096, 4096)).unwrap();
         assert!(bytes.iter().all(|&byte| byte == 3), "byte {byte}: {:?}", &bytes[..4]);
         let damaged = pair.copy();
-        poke(&*damaged.flash, second, |bytes| bytes[byte] ^= 0x10);
+        change_on_device(&*damaged.flash, second, |bytes| bytes[byte] ^= 0x10);
         assert_eq!(damaged.refusal(), VolumeErrorKind::Damaged, "byte {byte}");
     }
 }
@@ -286,7 +286,7 @@ fn damaged_clean_page_is_read_from_disk_and_damaged_dirty_page_fails() {
     let layout = pollster::block_on(pair.open()).unwrap().superblock().layout;
     let rot = |pair: &Pair| {
         for page in 0..layout.pages() {
-            poke(&*pair.flash, layout.page_offset(page), |bytes| bytes[5] ^= 1);
+            change_on_device(&*pair.flash, layout.page_offset(page), |bytes| bytes[5] ^= 1);
         }
     };
     // Without checksums, the comparison at opening cannot distinguish damaged flash from a changed disk.

@@ -181,7 +181,7 @@ fn waiting_writes_get_slots_before_later_ones() {
 
 /// The waiting write that cleans for all must not get the error of the cleaning's flush.
 #[test]
-fn write_waiting_for_a_slot_does_not_fail_with_the_cleanings_flush() {
+fn write_waiting_for_a_slot_succeeds_if_the_flush_of_cleaning_fails() {
     let simulation = Simulation::new(1);
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(64 << 20));

@@ -73,7 +73,7 @@ fn recovery_ignores_log_entries_from_before_the_last_recovery() {
     let (volume, _) = open(flash, &disk);
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 0], "it was not there before");
 
-    // In the second case, a write is made and the process is killed.
+    // A write, and then a kill of the process before the next recovery.
     let flash = Arc::new(memory);
     let (volume, _) = open(flash.clone(), &disk);
     write(&volume, 3, 3);
@@ -101,7 +101,7 @@ fn ordered_volume_destages_blocks_from_the_intent_log_once() {
 
 /// Makes the checksums of all entries equal and keeps their chain: the last four bytes of each block, which are unused, compensate.
 /// Returns the number of blocks changed.
-fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
+fn equalise_entry_checksums(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
     let crc32c = |bytes: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
     let (mut count, mut chain) = (0, None);
     for place in 0..layout.intent_log_blocks() {
@@ -137,7 +137,7 @@ fn entries_after_one_with_a_duplicate_checksum_are_recovered() {
     }
     let superblock = volume.superblock();
     drop(volume);
-    assert_eq!(equalise_notes(&memory, &superblock.layout, superblock.uuid), 5);
+    assert_eq!(equalise_entry_checksums(&memory, &superblock.layout, superblock.uuid), 5);
     let (volume, recovery) = open(flash, &disk);
     assert_eq!(recovery.log_entries, 5);
     assert_eq!([1, 2, 3, 4, 5].map(|block| read(&volume, block)), [1, 2, 3, 4, 5]);

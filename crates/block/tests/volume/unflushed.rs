@@ -18,7 +18,7 @@ async fn written(volume: Volume) -> Volume {
 }
 
 /// Asserts that a flushed write to the last block is present after the flash is reopened.
-fn goes_on(world: &World, volume: Volume) {
+fn assert_durable_write(world: &World, volume: Volume) {
     world.run(async move {
         volume.write(0, IoBuffer::copy_of(&[7; 4096]).into(), false).await.unwrap();
         volume.flush().await.unwrap();
@@ -36,7 +36,7 @@ fn flush_after_cleaning_more_blocks_than_the_journal_holds_succeeds() {
         assert_eq!(volume.stats().dirty_blocks, 0);
         volume
     });
-    goes_on(&world, volume);
+    assert_durable_write(&world, volume);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn flush_after_reading_more_blocks_than_the_journal_holds_succeeds() {
         assert!(volume.stats().held_blocks > BLOCKS / 2, "they were cached");
         volume
     });
-    goes_on(&world, volume);
+    assert_durable_write(&world, volume);
 }
 
 #[test]
@@ -64,5 +64,5 @@ fn flush_after_trimming_more_blocks_than_the_journal_holds_succeeds() {
         assert_eq!(volume.stats().held_blocks, 0);
         volume
     });
-    goes_on(&world, volume);
+    assert_durable_write(&world, volume);
 }

@@ -19,21 +19,21 @@ struct Killed {
 }
 
 impl Killed {
-    /// A volume that was killed after `flushed` writes, a commit, and `noted` writes that are only in the intent log.
-    fn after(flushed: u64, noted: u64) -> Self {
+    /// A volume that was killed after `flushed` writes, a commit, and `logged` writes that are only in the intent log.
+    fn after(flushed: u64, logged: u64) -> Self {
         let (flash, disk) = (Faulty::new(4 << 20), Arc::new(MemoryDevice::new(8 << 20)));
         let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
         let layout = pollster::block_on(async {
             Volume::create(&one, &other, &config(), 5).await.unwrap();
             let (volume, _) = Volume::open(one, other, Arc::new(SystemTimer::default())).await.unwrap();
-            for block in 0..flushed + noted {
+            for block in 0..flushed + logged {
                 if flushed > 0 && block == flushed {
                     commit(&volume).await;
                 }
                 let data = IoBuffer::copy_of(&[block as u8 + 1; 4096]).into();
                 volume.write(block * BLOCK, data, false).await.unwrap();
             }
-            if flushed > 0 && noted == 0 {
+            if flushed > 0 && logged == 0 {
                 commit(&volume).await;
             }
             volume.superblock().layout
@@ -58,13 +58,13 @@ impl Killed {
         pollster::block_on(Volume::open(self.flash.clone(), self.disk.clone(), timer))
     }
 
-    fn note(&self, place: u64) -> u64 {
+    fn entry_offset(&self, place: u64) -> u64 {
         self.layout.intent_log_offset() + place * BLOCK
     }
 
-    fn lose_note(&self, place: u64) {
+    fn erase_entry(&self, place: u64) {
         let zeros = IoBuffer::zeroed(BLOCK as usize);
-        self.flash.memory.execute(Request::write(self.note(place), zeros)).unwrap();
+        self.flash.memory.execute(Request::write(self.entry_offset(place), zeros)).unwrap();
     }
 }
 
@@ -90,7 +90,6 @@ fn unreadable_superblock_copy_is_tolerated_after_a_kill() {
     }
 }
 
-/// An unreadable block of the ring that is not needed is ignored.
 #[test]
 fn unreadable_log_entry_that_is_not_needed_is_ignored() {
     // Four entries that a commit made obsolete, and three that follow it.
@@ -98,12 +97,14 @@ fn unreadable_log_entry_that_is_not_needed_is_ignored() {
     let places = killed.layout.intent_log_blocks();
     let opened = |place: u64| {
         let killed = killed.duplicate();
-        killed.open_without(killed.note(place)).map(|(_, found)| (found.log_entries, found.dirty_blocks))
+        killed
+            .open_without(killed.entry_offset(place))
+            .map(|(_, found)| (found.log_entries, found.dirty_blocks))
     };
     for place in (0..4).chain(8..places) {
         assert_eq!(opened(place).unwrap(), (3, 7), "place {place} of {places}");
     }
-    // These may have been acknowledged.
+    // The writes of these entries may have been acknowledged.
     for place in 4..8 {
         assert_eq!(opened(place).unwrap_err().kind(), VolumeErrorKind::Flash, "place {place}");
     }
@@ -111,20 +112,20 @@ fn unreadable_log_entry_that_is_not_needed_is_ignored() {
 
 #[test]
 fn unreadable_log_entry_that_may_be_needed_is_an_error() {
-    // With the last of the older ones unreadable, it cannot be distinguished from the first after the commit.
+    // If the last of the older entries is unreadable, it cannot be distinguished from the first entry after the commit.
     for (killed, needed) in [(Killed::after(0, 0), vec![0]), (Killed::after(5, 0), vec![0, 4, 5])] {
         for place in 0..8 {
             let killed = killed.duplicate();
-            let opened = killed.open_without(killed.note(place));
+            let opened = killed.open_without(killed.entry_offset(place));
             assert_eq!(opened.is_err(), needed.contains(&place), "place {place}, {needed:?}");
         }
     }
     // Of three intent log entries since creation, the first is unreadable.
     let killed = Killed::after(0, 3);
-    assert!(killed.open_without(killed.note(0)).is_err());
+    assert!(killed.open_without(killed.entry_offset(0)).is_err());
     // A power cut lost the first entry: the rest of the chain is invalid and not needed.
     let killed = Killed::after(4, 3);
-    killed.lose_note(4);
-    let opened = killed.open_without(killed.note(6)).unwrap();
+    killed.erase_entry(4);
+    let opened = killed.open_without(killed.entry_offset(6)).unwrap();
     assert_eq!((opened.1.log_entries, opened.1.dirty_blocks), (0, 4));
 }

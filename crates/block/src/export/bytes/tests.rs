@@ -1,4 +1,4 @@
-//! Compares with a plain byte array, also with operations that complete late and out of order.
+//! Compares byte-granular access with a plain array, also on a device that completes operations late and out of order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

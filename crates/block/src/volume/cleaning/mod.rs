@@ -55,9 +55,9 @@ pub(super) struct Cleaner {
     shared: Arc<Shared>,
     committer: Arc<Committer>,
     disk_io: Arc<DiskIo>,
-    /// Its range 0..1 is locked by the batch of dirty blocks that is being written to the disk.
+    /// A mutex (the range 0..1) held by the batch of dirty blocks that is being written to the disk.
     turn: Arc<RangeLock>,
-    /// Its range 0..1 is locked while the oldest epoch is written to the disk.
+    /// A mutex (the range 0..1) held while the oldest epoch is written to the disk.
     destager: Arc<RangeLock>,
     pace: Mutex<Pace>,
     /// Whether latencies are measured for [`Pace`].
@@ -172,11 +172,11 @@ impl Cleaner {
             self.disk_io.flush_since(failed_before).await?;
         }
         self.pace.lock().cleaned(batch.cleaned, self.shared.timer.monotonic_ns().saturating_sub(begun_ns));
-        let hopeless = hopeless_sets(&written);
+        let uncleanable = uncleanable_sets(&written);
         for run in written {
             self.end_run(run, batch.failed.as_ref()).await?;
         }
-        self.shared.state.lock().slot_queue.give_up(|set| hopeless.contains(&set));
+        self.shared.state.lock().slot_queue.mark_futile(|set| uncleanable.contains(&set));
         self.slots_freed.notify(usize::MAX);
         self.shared.changed.notify(usize::MAX);
         Ok(batch)
@@ -433,7 +433,7 @@ fn concurrent_runs_for(longest_bytes: usize) -> usize {
 }
 
 /// Sets whose runs all failed completely.
-fn hopeless_sets(runs: &[Run]) -> HashSet<u32> {
+fn uncleanable_sets(runs: &[Run]) -> HashSet<u32> {
     let sets = |has_failed: bool| {
         let is_so = move |run: &&Run| (run.failed.len() == run.blocks.len()) == has_failed;
         runs.iter()

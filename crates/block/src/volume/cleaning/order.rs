@@ -149,7 +149,7 @@ impl Cleaner {
         }
         let destaged = self.destage_oldest().await?;
         let mut state = self.shared.state.lock();
-        state.sets.spend_on_idle(destaged as u64);
+        state.sets.deduct_idle_cleanings(destaged as u64);
         state.sets.counters_mut().fallow_cleanings += destaged as u64;
         Ok(destaged)
     }

@@ -49,13 +49,13 @@ impl QueuedWrite {
             Err(error) => return Err(error),
         };
         if has_failed {
-            shared.state.lock().slot_queue.give_up(|_| true);
+            shared.state.lock().slot_queue.mark_futile(|_| true);
             return Ok(());
         }
         let are_under_way = {
             let mut state = shared.state.lock();
             if state.sets.cannot_clean(set) {
-                state.slot_queue.give_up(|given_up| given_up == set);
+                state.slot_queue.mark_futile(|other| other == set);
                 return Ok(());
             }
             state.sets.cleanings_in_flight() > 0

@@ -227,7 +227,7 @@ impl FlashMap {
         for record in &commit.records {
             let Some(held) = record.held.filter(|held| held.fresh) else { continue };
             self.check_record(record)?;
-            let error = match self.is_as_written(flash, record.page, held.crc).await {
+            let error = match self.has_checksum(flash, record.page, held.crc).await {
                 Ok(true) => continue,
                 Ok(false) => None,
                 Err(error) => Some(error),
@@ -237,7 +237,7 @@ impl FlashMap {
         Ok(damaged)
     }
 
-    pub(super) async fn is_as_written(&self, flash: &dyn Device, page: u32, crc: u32) -> Result<bool> {
+    pub(super) async fn has_checksum(&self, flash: &dyn Device, page: u32, crc: u32) -> Result<bool> {
         let read = flash.read(self.layout.page_offset(page), self.layout.block_bytes as usize).await;
         let page = read.map_err(|error| VolumeError::flash("reading the flash", error))?;
         Ok(crc32c(&page) == crc)

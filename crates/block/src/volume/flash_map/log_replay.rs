@@ -223,7 +223,7 @@ impl FlashMap {
         counts[..flushed].fill(false);
         for (page, crc, held) in spans.into_iter().filter(|(_, _, held)| held.end > flushed) {
             let is_flushed = held.start <= flushed;
-            match self.is_as_written(flash, page, crc).await {
+            match self.has_checksum(flash, page, crc).await {
                 Ok(true) => {}
                 Ok(false) if !is_flushed => counts[held].fill(false),
                 Err(error) if !is_flushed => return Err(error),
@@ -251,13 +251,13 @@ pub(super) fn written_pages<'a>(records: impl IntoIterator<Item = &'a Record>) -
 }
 
 impl Ring {
-    /// The sequence number of the first block after the last commit, whose last block has checksum `chain`.
+    /// The sequence number of the block that continues `chain`, the checksum of the last commit's last block.
     fn first(&self, chain: u32) -> Option<u64> {
         self.following.iter().find(|(_, block)| block.chain == chain).map(|(&sequence, _)| sequence)
     }
 
-    /// Possible sequence numbers of that block: 0 after opening, the one after an earlier commit's last block, or the one before the first
-    /// block of the chain.
+    /// Possible sequence numbers of the block that continues the chain: 0 after opening, the one after the last block of an earlier commit,
+    /// or the one before the first block of the chain.
     fn first_places(&self) -> impl Iterator<Item = u64> + use<> {
         let after_earlier = self.earlier.map(|(_, sequence)| sequence + 1);
         let before_others =

@@ -96,7 +96,7 @@ pub(super) struct FlashMap {
 
 const HELD: u64 = 1 << 63;
 const DIRTY: u64 = 1 << 62;
-/// Above the block number.
+/// Position in a word of the block's policy state, which lies above the block number.
 const STANDING_SHIFT: u32 = 48;
 const BLOCK_MASK: u64 = (1 << STANDING_SHIFT) - 1;
 const STANDING_MASK: u64 = 0xff << STANDING_SHIFT;
@@ -124,7 +124,7 @@ impl FlashMap {
         }
     }
 
-    /// Whether the contents of `block` are [foreign](block::is_foreign), and that shows damage.
+    /// Whether the contents of `block` are [foreign](block::is_foreign) and therefore show damage.
     pub(super) fn is_foreign(&self, kind: BlockKind, uuid: u128, block: &[u8]) -> bool {
         self.foreign_blocks.is_some() && block::is_foreign(kind, uuid, block)
     }

@@ -147,16 +147,16 @@ pub fn decode(kind: BlockKind, uuid: u128, block: &[u8]) -> Option<(BlockHeader,
 }
 
 /// Units that fit into a block in any case: records are not split, so a block may have one unit unused.
-const CERTAIN_UNITS: usize = UNITS_PER_BLOCK - 1;
+const GUARANTEED_UNITS: usize = UNITS_PER_BLOCK - 1;
 
 /// Upper bound of the blocks that `units` units take.
 pub(super) fn blocks_for(units: usize) -> u64 {
-    (units.div_ceil(CERTAIN_UNITS) as u64).max(1)
+    (units.div_ceil(GUARANTEED_UNITS) as u64).max(1)
 }
 
 /// Units that fit into `blocks` blocks in any case.
 pub(super) fn units_in(blocks: u64) -> usize {
-    blocks as usize * CERTAIN_UNITS
+    blocks as usize * GUARANTEED_UNITS
 }
 
 /// Encodes records into chained blocks: one commit or entry. `next` is the header of the first block, and afterwards that of the block

@@ -26,7 +26,7 @@ pub(super) struct Changes {
     released: Vec<ReleasedPage>,
     /// Blocks that were removed, while recovery may still find records of them.
     stale: BTreeMap<u64, StaleRecords>,
-    /// If the disk was written and not flushed since: the number of failed disk flushes when the first such write began.
+    /// The number of failed disk flushes when the first write since the last disk flush began; `None` without such a write.
     disk_written: Option<u64>,
     number: u64,
     /// All dirty blocks written up to this change are durable by a flush of the intent log.
@@ -39,12 +39,12 @@ pub(super) struct Changes {
     logged: HashSet<u32>,
     /// Pages that became clean, which flash may record as dirty.
     cleaned: HashSet<u32>,
-    /// The same for the commit in flight.
+    /// Such pages among the changes of the commit in flight.
     cleaned_in_flight: HashSet<u32>,
     /// Pages that recovery compares with the last commit, which wrote them: they must not change before the next one. Only recorded
     /// if recovery restores no clean blocks; otherwise no page is released without a record.
     verified: HashSet<u32>,
-    /// The same for the commit in flight.
+    /// Pages that recovery will compare with the commit in flight.
     verified_in_flight: HashSet<u32>,
     /// Records of the commit in flight, which become pending again if the disk's flush before it fails.
     returning: usize,
@@ -88,8 +88,7 @@ pub(super) struct Batch {
     logged: HashSet<u32>,
     /// Pages that the intent log has not recorded.
     to_log: BTreeSet<u32>,
-    /// If the disk must be flushed first, because a record of a clean block requires it: the number of its failed flushes up to now
-    /// that is acceptable.
+    /// `Some` if a record of a clean block requires a disk flush before the commit: the number of failed disk flushes that is acceptable.
     pub(super) flush_disk: Option<u64>,
     /// All changes up to this one are included.
     pub(super) number: u64,

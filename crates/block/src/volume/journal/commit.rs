@@ -20,7 +20,7 @@ use crate::volume::state::State;
 /// Makes changes durable: with commits, entries of the intent log, tables and superblocks.
 pub(in crate::volume) struct Committer {
     pub(super) shared: Arc<Shared>,
-    /// Its range 0..1 is locked while a table or the superblock is written.
+    /// A mutex (the range 0..1) held while a table or the superblock is written.
     pub(super) metadata_writer: Arc<RangeLock>,
     /// Notified when a commit or an intent log entry ends, and when enough writes wait for an entry.
     pub(super) log_advanced: Event,
@@ -84,7 +84,7 @@ impl Committer {
     pub(in crate::volume) async fn commit(self: &Arc<Self>, target: u64) -> Result<()> {
         while self.commit_once(target, CommitReason::Changes).await? == Committed::JournalFull {
             if let Err(error) = self.write_table_if_needed().await
-                && !does_without_flash(&self.state(), &error)
+                && !can_continue_without_flash(&self.state(), &error)
             {
                 return Err(error);
             }
@@ -114,7 +114,7 @@ impl Committer {
                 }
                 if let Some((attempt, error)) = &state.journal.failure
                     && *attempt > attempts_before
-                    && (why == CommitReason::Table || !does_without_flash(&state, error))
+                    && (why == CommitReason::Table || !can_continue_without_flash(&state, error))
                 {
                     return Err(error.clone());
                 }
@@ -253,7 +253,7 @@ fn needs_failed_flash(state: &State, why: CommitReason) -> bool {
 
 /// Whether the flash failed with `error` and the changes do not need it. In an ordered volume they do: cleaned epochs must be
 /// recorded first.
-fn does_without_flash(state: &State, error: &VolumeError) -> bool {
+fn can_continue_without_flash(state: &State, error: &VolumeError) -> bool {
     let has_failed = error.kind() == VolumeErrorKind::Flash && state.health.has_failed();
     has_failed && state.epochs.is_none() && !state.journal.changes.needs_flash()
 }
