@@ -1,8 +1,8 @@
-//! Cost of the log of small items by the ends after which it is recovered: CPU time of an insert, an overwrite, a hit and a miss, and the
-//! time of a recovery after a kill; the latter, and that of a clean close and reopen, for sets too. `--bench soc` measures a hit of sets.
+//! Cost of the log of small items in each mode of recovery: CPU time of an insert, an overwrite, a hit and a miss. Also the times of a
+//! recovery after a kill, and of a clean close and reopen, for the log and for sets. `--bench soc` measures a hit of sets.
 //!
-//! `LOG_FILE` names a file or device for the second part of the figures, `LOG_RECOVERY_MIB` the flash of the recovered cache. With
-//! `LOG_ENGINE`, `log` or `sets`, only that engine is recovered, and nothing else is measured.
+//! `LOG_FILE` names a file or device on which these operations are measured again. `LOG_RECOVERY_MIB` is the size of the flash of
+//! the recovered cache. With `LOG_ENGINE`, `log` or `sets`, only the recovery of that engine is measured.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its results")]
 
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn measure(name: &str, device: Arc<dyn Device>, mode: RecoverAfter, overwrites: 
     );
 }
 
-/// As the cache does.
+/// Inserts an item as the cache does: removes the older version first.
 fn insert(log: &HashLog, n: u64) {
     let (key, value) = (n.to_le_bytes(), [n as u8; VALUE_BYTES]);
     let hash = KeyHash::of(&key);

@@ -1,5 +1,5 @@
-//! The async face without a runtime and without threads of the cache's own: its background work is a few futures that
-//! run beside the program's.
+//! The async methods without a runtime and without threads of the cache: its background work is a few futures, which run concurrently with
+//! the program.
 //!
 //! `cargo run -p flashwright-cache --example async_tasks`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]

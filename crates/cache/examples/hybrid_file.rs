@@ -15,7 +15,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // A file without a name, gone with the process. `FileDevice::open` takes a path: a file, or a block device.
     let size = OpenOptions { size_bytes: Some(256 << 20), ..OpenOptions::default() };
     let flash = Arc::new(FileDevice::create_temporary(std::env::temp_dir(), &size)?);
-    println!("256 MiB of flash, carried by {:?}", flash.engine());
+    println!("256 MiB of flash, accessed through {:?}", flash.engine());
     let cache = Cache::builder().dram_bytes(16 << 20).max_item_bytes(64 << 10).flash(flash).open()?;
 
     let forever = InsertOptions::default();

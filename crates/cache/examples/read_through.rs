@@ -52,7 +52,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     });
     println!("{served} of 16 callers were served by {} read(s)", source.reads.load(Ordering::Relaxed));
 
-    // An error goes to all that waited for that fetch. It is not kept: the next one tries again.
+    // All callers that waited for a failed fetch get its error. Errors are not cached: the next call fetches again.
     for _ in 0..2 {
         if let Err(error) = flashwright_cache::block_on(serve(&cache, &source, b"lost")) {
             println!("lost: {error}");

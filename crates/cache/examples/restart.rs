@@ -21,7 +21,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     for number in 0..ITEMS {
         cache.insert_blocking(&number.to_le_bytes(), &[number as u8; 3000], InsertOptions::default());
     }
-    report("first life", &cache);
+    report("before the close", &cache);
     cache.close()?;
 
     // `Recovery::Reopen`, the default, recovers a cleanly closed cache and refuses a device with other content.

@@ -1,5 +1,5 @@
-//! The same engine in virtual time: a world of one thread and one seed, in which a drive's 80 microseconds are counted and
-//! not waited for, and the same run comes out every time.
+//! A cache in virtual time: one thread and one seed. A drive's 80 microseconds advance the virtual clock and take no real time, and a seed
+//! gives the same run every time.
 //!
 //! `cargo run -p flashwright-cache --example simulated`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -15,7 +15,7 @@ use futures_util::future::{Either, join_all, select};
 
 const ITEMS: u32 = 5_000;
 
-/// Fills the cache and reads it, the newest first; says what flash answered, how slow it was at most, and when all was done.
+/// Fills the cache and reads all items, the newest first. Returns the hits on flash, their maximum latency, and the time of the end.
 async fn program(cache: Arc<Cache>, clock: Arc<dyn Clock>) -> String {
     for number in 0..ITEMS {
         cache.insert(&number.to_le_bytes(), &[number as u8; 4000], InsertOptions::default()).await;
@@ -38,7 +38,7 @@ fn run(seed: u64) -> Result<(), Box<dyn Error>> {
     let content = Arc::new(MemoryDevice::new(64 << 20));
     let drive = SimulatedDevice::new(simulation.world(), content, LatencyModel::default());
     let builder = Cache::builder().dram_bytes(8 << 20).max_item_bytes(64 << 10).seed(seed);
-    // No threads: background work is tasks of the world, which alone tells the time.
+    // Without threads: background work runs as tasks of the simulation, by its virtual clock.
     let cache = Arc::new(builder.flash(Arc::new(drive)).clock(simulation.clock()).open_stepped()?);
 
     let timer: Arc<dyn Timer> = Arc::new(simulation.world());

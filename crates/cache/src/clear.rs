@@ -93,7 +93,7 @@ struct Clear<'a> {
     caught_panic: CaughtPanic,
     _overtaken: [Clearing<'a>; 2],
     next_shard: usize,
-    /// With a destructor, DRAM is emptied by key first; where to continue.
+    /// The position in DRAM, which is emptied by key first if there is a destructor.
     by_key: Option<Cursor>,
     /// The steps of clearing flash, which start when DRAM is empty.
     flash: Option<Box<dyn Iterator<Item = ()> + Send + 'a>>,

@@ -87,7 +87,7 @@ pub type ItemDestructor = Arc<dyn Fn(&Destroyed<'_>) + Send + Sync>;
 pub struct Destroyed<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// Its value; of a chained item its own, without its chain.
+    /// Its value; a chained item's own value, without the chain.
     pub value: &'a [u8],
     /// Why the item left the cache.
     pub reason: Removal,
@@ -150,7 +150,7 @@ pub enum Recovery {
     /// alignment or snapshot area. [`loss`](crate::stats::FlashStats::loss) has the reason. A device that holds other data is refused,
     /// even if the data is only behind the parts of the last cache, whose shares did not cover the whole device.
     Reopen,
-    /// The same, except that a device that holds other data, or a cache of a newer format, is overwritten.
+    /// As [`Reopen`](Self::Reopen), except that a device that holds other data, or a cache of a newer format, is overwritten.
     ReopenOrDiscard,
     /// Starts empty, and overwrites any data on the device.
     Discard,

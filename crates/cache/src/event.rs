@@ -77,7 +77,7 @@ pub enum EventKind {
     Expired,
     /// The item was evicted from DRAM.
     EvictedFromDram {
-        /// It had expired.
+        /// Whether the item had expired.
         expired: bool,
     },
     /// An item that DRAM evicts was offered to flash, with this result.
@@ -85,7 +85,7 @@ pub enum EventKind {
     /// The item was evicted from flash; this includes an older copy of an item in DRAM. Not emitted if the item could not be read, or if a
     /// newer one under the key waits for its bucket to be written.
     EvictedFromFlash {
-        /// It had expired. Only set for items in regions.
+        /// Whether the item had expired. Only set for items in regions.
         expired: bool,
     },
 }

@@ -11,7 +11,7 @@ use crate::event::EventKind;
 use crate::flash::tag;
 use crate::flash::{FlashValue, Waiting, chain};
 use crate::hybrid::Engine;
-use crate::in_flight::{Joined, Turn};
+use crate::in_flight::{Leader, Role};
 use crate::item::{Item, Layer};
 use crate::owned::OwnedItem;
 
@@ -24,7 +24,7 @@ impl Engine {
         waiting: Waiting,
     ) -> Option<Item<'_>> {
         let flash = self.flash.as_ref()?;
-        let turn = loop {
+        let leader = loop {
             let fetch = {
                 let lock = self.dram.lock(hash);
                 if let Some(handle) = lock.find(key) {
@@ -33,27 +33,27 @@ impl Engine {
                 }
                 // A running fetch may promote an item that flash evicts during the read. If this get missed now, a later one would hit
                 // without an insert in between.
-                let under_way = if self.is_in_callback() { None } else { self.in_flight.under_way(hash) };
-                match under_way {
+                let fetch = if self.is_in_callback() { None } else { self.in_flight.find(hash) };
+                match fetch {
                     Some(fetch) => fetch,
                     None if !flash.may_contain(hash, key) => return None,
                     // The fetch may wait for the eviction that this thread is in, so this thread must not wait for the fetch.
                     None if self.is_in_callback() => break None,
                     None => match self.in_flight.join(hash, key) {
-                        Joined::Lead(turn) => break Some(turn),
-                        Joined::Follow(fetch) => fetch,
+                        Role::Lead(leader) => break Some(leader),
+                        Role::Wait(fetch) => fetch,
                     },
                 }
             };
             self.counters.coalesced();
             fetch.wait(None).await;
         };
-        let found = match turn {
-            Some(turn) if waiting == Waiting::Task => self.read_for_all(key, hash, turn).await?,
-            turn => {
+        let found = match leader {
+            Some(leader) if waiting == Waiting::Task => self.read_for_all(key, hash, leader).await?,
+            leader => {
                 let value = self.read_flash(key, hash, waiting).await?;
-                match turn {
-                    Some(turn) => self.promote(key, hash, value, &turn),
+                match leader {
+                    Some(leader) => self.promote(key, hash, value, &leader),
                     None => {
                         let pieces = pieces_of(&value);
                         Item::from_flash(value, pieces)
@@ -76,13 +76,13 @@ impl Engine {
     }
 
     /// Reads a value from flash in a task that every caller of the key drives.
-    async fn read_for_all(&self, key: &[u8], hash: KeyHash, turn: Turn) -> Option<Item<'_>> {
+    async fn read_for_all(&self, key: &[u8], hash: KeyHash, leader: Leader) -> Option<Item<'_>> {
         let engine = self.me.upgrade()?;
-        let (fetch, found) = (turn.fetch(), Arc::new(Mutex::new(None)));
+        let (fetch, found) = (leader.fetch(), Arc::new(Mutex::new(None)));
         let (key, result): (Box<[u8]>, _) = (key.into(), Arc::clone(&found));
-        fetch.carry_out(Box::pin(async move {
+        fetch.set_work(Box::pin(async move {
             if let Some(value) = engine.read_flash(&key, hash, Waiting::Task).await {
-                let item = engine.promote(&key, hash, value, &turn);
+                let item = engine.promote(&key, hash, value, &leader);
                 *result.lock() = Some(OwnedItem::new(&engine, item));
             }
         }));
@@ -93,13 +93,13 @@ impl Engine {
 
     /// Copies a value read from flash to DRAM, if memory is available immediately and the fetch was not overtaken. Otherwise only the
     /// caller gets the value.
-    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn) -> Item<'a> {
+    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, leader: &Leader) -> Item<'a> {
         let pieces = pieces_of(&value);
         let Ok((draft, links)) = self.drafts_of(key, hash, &value, &pieces) else {
             return Item::from_flash(value, pieces);
         };
         let mut lock = self.dram.lock(hash);
-        if turn.overtaken() || lock.find(key).is_some() {
+        if leader.overtaken() || lock.find(key).is_some() {
             drop(lock);
             return Item::from_flash(value, pieces);
         }

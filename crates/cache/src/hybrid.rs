@@ -277,7 +277,7 @@ impl Engine {
     fn may_be_on_flash(&self, key: &[u8], hash: KeyHash) -> bool {
         let Some(flash) = &self.flash else { return false };
         let lock = self.dram.lock(hash);
-        lock.find(key).is_some() || self.in_flight.under_way(hash).is_some() || flash.may_contain(hash, key)
+        lock.find(key).is_some() || self.in_flight.find(hash).is_some() || flash.may_contain(hash, key)
     }
 }
 

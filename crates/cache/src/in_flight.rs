@@ -8,8 +8,8 @@
 //! that is dropped, or no longer polled, therefore delays no other. A blocking caller fetches on its own thread, and the others
 //! wait for it.
 //!
-//! A fetch can leave its result to the callers that joined it. Callers of an overtaken fetch get nothing, because some of them may
-//! have started after the key changed; only the first caller, whose fetch it is, gets the result.
+//! A fetch can pass its result to the callers that joined it. If it was overtaken, only the leader gets the result: the waiters may
+//! have started after the key changed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -44,9 +44,9 @@ struct Shard {
 pub struct Fetch {
     hash: KeyHash,
     overtaken: AtomicBool,
-    /// Callers stop waiting: the turn has ended, or its result is available and only the insertion is pending.
+    /// Callers stop waiting: the leader has ended, or its result is available and only the insertion is pending.
     answered: AtomicBool,
-    left: OnceLock<Left>,
+    result: OnceLock<FetchResult>,
     /// The future that fetches; `None` if a blocking caller fetches, and after it ended.
     work: Mutex<Option<Task>>,
     /// The work was woken since its last poll began.
@@ -63,27 +63,27 @@ struct Callers {
 }
 
 /// The result of a fetch. It names the key, because another key may have the same hash.
-struct Left {
+struct FetchResult {
     key: Box<[u8]>,
-    brought: FetchOutcome,
+    outcome: FetchOutcome,
 }
 
 /// A value, or an error of any type.
 type FetchOutcome = Result<Arc<Vec<u8>>, Arc<dyn Any + Send + Sync>>;
 
 /// The role of a caller that wants a key fetched.
-pub enum Joined {
-    /// No fetch is running: fetch the key, then drop the turn.
-    Lead(Turn),
+pub enum Role {
+    /// No fetch is running: fetch the key, then drop the leader.
+    Lead(Leader),
     /// A fetch is running: wait for it, then look again.
-    Follow(Arc<Fetch>),
+    Wait(Arc<Fetch>),
 }
 
 /// While this lives, every fetch is overtaken from its start.
 pub struct Clearing<'a>(&'a InFlight);
 
 /// The exclusive right to fetch a key. Dropping it ends the fetch.
-pub struct Turn {
+pub struct Leader {
     shards: Arc<[Shard]>,
     fetch: Arc<Fetch>,
 }
@@ -105,7 +105,7 @@ impl InFlight {
     }
 
     /// The running fetch of the key, unless it was overtaken.
-    pub fn under_way(&self, hash: KeyHash) -> Option<Arc<Fetch>> {
+    pub fn find(&self, hash: KeyHash) -> Option<Arc<Fetch>> {
         let shard = self.shard(hash);
         if shard.count.load(Ordering::Acquire) == 0 {
             return None;
@@ -116,17 +116,17 @@ impl InFlight {
     }
 
     /// Joins the running fetch of the key, or starts one.
-    pub fn join(&self, hash: KeyHash, key: &[u8]) -> Joined {
+    pub fn join(&self, hash: KeyHash, key: &[u8]) -> Role {
         let shard = self.shard(hash);
         let mut fetches = shard.fetches.lock();
         if let Some(fetch) = fetches.iter().find(|fetch| fetch.hash == hash && fetch.can_serve(key)) {
-            return Joined::Follow(Arc::clone(fetch));
+            return Role::Wait(Arc::clone(fetch));
         }
         let overtaken = self.clearing.load(Ordering::Acquire) > 0;
         let fetch = Arc::new(Fetch::new(hash, overtaken));
         fetches.push(Arc::clone(&fetch));
         shard.count.fetch_add(1, Ordering::Release);
-        Joined::Lead(Turn { shards: Arc::clone(&self.shards), fetch })
+        Role::Lead(Leader { shards: Arc::clone(&self.shards), fetch })
     }
 
     /// Invalidates the running fetch of the key, because its value was replaced or removed.
@@ -176,14 +176,14 @@ impl Default for InFlight {
     }
 }
 
-impl Turn {
-    /// The fetch that this turn carries out.
+impl Leader {
+    /// The fetch that this leader carries out.
     #[must_use]
     pub fn fetch(&self) -> Arc<Fetch> {
         Arc::clone(&self.fetch)
     }
 
-    /// Whether the key was replaced or removed since the turn began.
+    /// Whether the key was replaced or removed since the leader began.
     #[must_use]
     pub fn overtaken(&self) -> bool {
         self.fetch.overtaken.load(Ordering::Acquire)
@@ -201,14 +201,14 @@ impl Turn {
         true
     }
 
-    /// Leaves the result to the callers that wait for the turn to end.
-    pub fn leave<E: Send + Sync + 'static>(&self, key: &[u8], brought: Result<Arc<Vec<u8>>, Arc<E>>) {
-        let brought = brought.map_err(|error| error as Arc<dyn Any + Send + Sync>);
-        let first = self.fetch.left.set(Left { key: key.into(), brought }).is_ok();
-        debug_assert!(first, "a turn is one fetch");
+    /// Stores the result for the callers that wait. They get it when the leader ends, or earlier by [`answer`](Self::answer).
+    pub fn set_result<E: Send + Sync + 'static>(&self, key: &[u8], outcome: Result<Arc<Vec<u8>>, Arc<E>>) {
+        let outcome = outcome.map_err(|error| error as Arc<dyn Any + Send + Sync>);
+        let first = self.fetch.result.set(FetchResult { key: key.into(), outcome }).is_ok();
+        debug_assert!(first, "a leader is one fetch");
     }
 
-    /// Makes the result available to callers that wait, and to those that join until the turn ends.
+    /// Makes the result available to callers that wait, and to those that join until the leader ends.
     pub fn answer(&self) {
         self.fetch.answered.store(true, Ordering::Release);
         self.fetch.wake_callers();
@@ -219,7 +219,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Leader {
     fn drop(&mut self) {
         self.shard().fetches.lock().retain(|fetch| !Arc::ptr_eq(fetch, &self.fetch));
         self.shard().count.fetch_sub(1, Ordering::Release);
@@ -233,15 +233,15 @@ impl Fetch {
             hash,
             overtaken: AtomicBool::new(overtaken),
             answered: AtomicBool::new(false),
-            left: OnceLock::new(),
+            result: OnceLock::new(),
             work: Mutex::new(None),
             woken: AtomicBool::new(false),
             callers: Mutex::default(),
         }
     }
 
-    /// Makes `work`, which owns the turn, the future that callers drive.
-    pub fn carry_out(&self, work: Task) {
+    /// Makes `work`, which owns the leader, the future that callers drive.
+    pub fn set_work(&self, work: Task) {
         *self.work.lock() = Some(work);
     }
 
@@ -257,7 +257,7 @@ impl Fetch {
     fn can_serve(&self, key: &[u8]) -> bool {
         let is_usable = || {
             let is_old = self.overtaken.load(Ordering::Acquire);
-            !is_old && self.left.get().is_some_and(|left| *left.key == *key)
+            !is_old && self.result.get().is_some_and(|result| *result.key == *key)
         };
         !self.is_answered() || is_usable()
     }
@@ -266,23 +266,23 @@ impl Fetch {
         self.answered.load(Ordering::Acquire)
     }
 
-    /// The result that an answered fetch of `key` left to the callers that joined it. Nothing if it was dropped or overtaken, or if
+    /// The result of an answered fetch of `key` for callers that joined it. `None` if it was dropped or overtaken, or if
     /// its error is not of type `E`.
     #[must_use]
-    pub fn left<E: Send + Sync + 'static>(&self, key: &[u8]) -> Option<Result<Arc<Vec<u8>>, Arc<E>>> {
-        let left = self.left_to_first(key)?;
+    pub fn result<E: Send + Sync + 'static>(&self, key: &[u8]) -> Option<Result<Arc<Vec<u8>>, Arc<E>>> {
+        let result = self.leader_result(key)?;
         // A caller that joined after the key changed did so under the key's lock, or after the clear: this sees it.
-        if self.overtaken.load(Ordering::Acquire) { None } else { Some(left) }
+        if self.overtaken.load(Ordering::Acquire) { None } else { Some(result) }
     }
 
-    /// The same for the caller that started the fetch, overtaken or not.
+    /// The result of an answered fetch of `key` for the caller that started it, even if the fetch was overtaken.
     #[must_use]
-    pub fn left_to_first<E: Send + Sync + 'static>(
+    pub fn leader_result<E: Send + Sync + 'static>(
         &self,
         key: &[u8],
     ) -> Option<Result<Arc<Vec<u8>>, Arc<E>>> {
-        let left = self.left.get().filter(|left| *left.key == *key)?;
-        match &left.brought {
+        let result = self.result.get().filter(|result| *result.key == *key)?;
+        match &result.outcome {
             Ok(value) => Some(Ok(Arc::clone(value))),
             Err(error) => Arc::clone(error).downcast().ok().map(Err),
         }
@@ -304,7 +304,7 @@ impl Fetch {
         if !matches!(polled, Ok(Poll::Pending)) {
             let ended = work.take();
             drop(work);
-            // Ends the turn, so that no other caller waits for a task that panicked.
+            // Ends the leader, so that no other caller waits for a task that panicked.
             drop(ended);
             return polled.map(drop).unwrap_or_else(|panic| resume_unwind(panic));
         }
@@ -382,17 +382,17 @@ mod tests {
 
     const KEY: KeyHash = KeyHash(7);
 
-    fn lead(in_flight: &InFlight) -> Turn {
+    fn lead(in_flight: &InFlight) -> Leader {
         match in_flight.join(KEY, b"key") {
-            Joined::Lead(turn) => turn,
-            Joined::Follow(_) => panic!("no fetch of the key is running"),
+            Role::Lead(leader) => leader,
+            Role::Wait(_) => panic!("no fetch of the key is running"),
         }
     }
 
     fn follow(in_flight: &InFlight) -> Arc<Fetch> {
         match in_flight.join(KEY, b"key") {
-            Joined::Lead(_) => panic!("a fetch of the key is running"),
-            Joined::Follow(fetch) => fetch,
+            Role::Lead(_) => panic!("a fetch of the key is running"),
+            Role::Wait(fetch) => fetch,
         }
     }
 
@@ -411,25 +411,25 @@ mod tests {
     }
 
     /// Work that ends when `ends` is set, and keeps the last waker it was polled with.
-    fn work(turn: Turn, ends: Arc<AtomicBool>, last: Arc<Mutex<Option<Waker>>>) -> Task {
+    fn work(leader: Leader, ends: Arc<AtomicBool>, last: Arc<Mutex<Option<Waker>>>) -> Task {
         Box::pin(async move {
             std::future::poll_fn(|context| {
                 *last.lock() = Some(context.waker().clone());
                 if ends.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            drop(turn);
+            drop(leader);
         })
     }
 
     #[test]
     fn second_caller_waits_and_is_woken_when_the_fetch_ends() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
+        let leader = lead(&in_flight);
         let fetch = follow(&in_flight);
         std::thread::scope(|scope| {
             let follower = scope.spawn(|| pollster::block_on(fetch.wait(None)));
-            drop(turn);
+            drop(leader);
             follower.join().unwrap();
         });
         drop(lead(&in_flight));
@@ -438,9 +438,9 @@ mod tests {
     #[test]
     fn any_caller_drives_the_work_and_all_are_woken() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
-        let (fetch, ends, last) = (turn.fetch(), Arc::new(AtomicBool::new(false)), Arc::default());
-        fetch.carry_out(work(turn, Arc::clone(&ends), Arc::clone(&last)));
+        let leader = lead(&in_flight);
+        let (fetch, ends, last) = (leader.fetch(), Arc::new(AtomicBool::new(false)), Arc::default());
+        fetch.set_work(work(leader, Arc::clone(&ends), Arc::clone(&last)));
         let (mut first, mut second) = (fetch.wait(None), follow(&in_flight).wait(None));
         let counts = [Arc::new(Count::default()), Arc::new(Count::default())];
         let wakers = counts.each_ref().map(|count| Waker::from(Arc::clone(count)));
@@ -456,9 +456,9 @@ mod tests {
     #[test]
     fn dropped_caller_passes_its_wake_on() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
-        let (fetch, last) = (turn.fetch(), Arc::default());
-        fetch.carry_out(work(turn, Arc::default(), Arc::clone(&last)));
+        let leader = lead(&in_flight);
+        let (fetch, last) = (leader.fetch(), Arc::default());
+        fetch.set_work(work(leader, Arc::default(), Arc::clone(&last)));
         let (mut first, mut second) = (fetch.wait(None), fetch.wait(None));
         let count = Arc::new(Count::default());
         assert!(!poll(&mut second, &Waker::from(Arc::clone(&count))) && !poll(&mut first, Waker::noop()));
@@ -492,9 +492,9 @@ mod tests {
     #[test]
     fn dropping_the_last_caller_drops_the_fetch_and_permits_a_new_one() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
-        let (fetch, ends, last) = (turn.fetch(), Arc::<AtomicBool>::default(), Arc::default());
-        fetch.carry_out(work(turn, Arc::clone(&ends), last));
+        let leader = lead(&in_flight);
+        let (fetch, ends, last) = (leader.fetch(), Arc::<AtomicBool>::default(), Arc::default());
+        fetch.set_work(work(leader, Arc::clone(&ends), last));
         let (mut first, second) = (fetch.wait(None), fetch.wait(None));
         assert!(!poll(&mut first, Waker::noop()));
         drop(second);
@@ -507,22 +507,22 @@ mod tests {
     #[test]
     fn fetch_is_overtaken_by_its_own_key_only() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
+        let leader = lead(&in_flight);
         in_flight.overtake(KeyHash(KEY.0 + 1));
-        assert!(!turn.overtaken());
+        assert!(!leader.overtaken());
         in_flight.overtake(KEY);
-        assert!(turn.overtaken());
+        assert!(leader.overtaken());
     }
 
     #[test]
     fn overtaken_fetch_is_not_in_flight() {
         let in_flight = InFlight::new();
-        assert!(in_flight.under_way(KEY).is_none());
-        let turn = lead(&in_flight);
-        assert!(in_flight.under_way(KEY).is_some() && in_flight.under_way(KeyHash(8)).is_none());
+        assert!(in_flight.find(KEY).is_none());
+        let leader = lead(&in_flight);
+        assert!(in_flight.find(KEY).is_some() && in_flight.find(KeyHash(8)).is_none());
         in_flight.overtake(KEY);
-        assert!(in_flight.under_way(KEY).is_none());
-        drop(turn);
+        assert!(in_flight.find(KEY).is_none());
+        drop(leader);
     }
 
     #[test]
@@ -530,7 +530,7 @@ mod tests {
         let in_flight = InFlight::new();
         let before = lead(&in_flight);
         let clearing = in_flight.overtake_all();
-        let Joined::Lead(meanwhile) = in_flight.join(KeyHash(8), b"another") else {
+        let Role::Lead(meanwhile) = in_flight.join(KeyHash(8), b"another") else {
             panic!("no fetch of it is running")
         };
         assert!(before.overtaken() && meanwhile.overtaken());
@@ -541,33 +541,33 @@ mod tests {
     #[test]
     fn fetch_result_reaches_only_callers_of_its_key_and_error_type_that_joined_before_an_overtake() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
+        let leader = lead(&in_flight);
         let fetch = follow(&in_flight);
-        assert!(fetch.left::<String>(b"key").is_none());
-        turn.leave(b"key", Err(Arc::new("down".to_owned())));
-        assert_eq!(**fetch.left::<String>(b"key").unwrap().as_ref().unwrap_err(), "down");
-        assert!(fetch.left::<String>(b"another of the same hash").is_none());
-        assert!(fetch.left::<u8>(b"key").is_none());
+        assert!(fetch.result::<String>(b"key").is_none());
+        leader.set_result(b"key", Err(Arc::new("down".to_owned())));
+        assert_eq!(**fetch.result::<String>(b"key").unwrap().as_ref().unwrap_err(), "down");
+        assert!(fetch.result::<String>(b"another of the same hash").is_none());
+        assert!(fetch.result::<u8>(b"key").is_none());
         in_flight.overtake(KEY);
-        assert!(fetch.left::<String>(b"key").is_none());
-        assert!(fetch.left_to_first::<String>(b"key").is_some());
-        drop(turn);
+        assert!(fetch.result::<String>(b"key").is_none());
+        assert!(fetch.leader_result::<String>(b"key").is_some());
+        drop(leader);
     }
 
     #[test]
     fn answered_fetch_can_be_joined_until_it_ends() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
-        turn.leave::<()>(b"key", Ok(Arc::new(vec![1])));
-        turn.answer();
+        let leader = lead(&in_flight);
+        leader.set_result::<()>(b"key", Ok(Arc::new(vec![1])));
+        leader.answer();
         let fetch = follow(&in_flight);
         pollster::block_on(fetch.wait(None));
-        assert_eq!(**fetch.left::<()>(b"key").unwrap().unwrap(), [1]);
-        assert!(matches!(in_flight.join(KEY, b"another of the same hash"), Joined::Lead(_)));
+        assert_eq!(**fetch.result::<()>(b"key").unwrap().unwrap(), [1]);
+        assert!(matches!(in_flight.join(KEY, b"another of the same hash"), Role::Lead(_)));
         // A fetch without a usable result must not be joined: its callers would retry in a loop.
         in_flight.overtake(KEY);
         drop(lead(&in_flight));
-        drop(turn);
+        drop(leader);
         drop(lead(&in_flight));
     }
 
@@ -575,12 +575,12 @@ mod tests {
     #[test]
     fn concluded_fetch_is_neither_joined_nor_overtaken() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
-        assert!(turn.conclude());
+        let leader = lead(&in_flight);
+        assert!(leader.conclude());
         in_flight.overtake(KEY);
-        assert!(!turn.overtaken() && in_flight.under_way(KEY).is_none());
+        assert!(!leader.overtaken() && in_flight.find(KEY).is_none());
         let next = lead(&in_flight);
-        drop(turn);
+        drop(leader);
         in_flight.overtake(KEY);
         assert!(next.overtaken() && !next.conclude());
     }
@@ -588,9 +588,9 @@ mod tests {
     #[test]
     fn fetch_after_an_overtaken_one_is_not_overtaken() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
+        let leader = lead(&in_flight);
         in_flight.overtake(KEY);
-        drop(turn);
+        drop(leader);
         assert!(!lead(&in_flight).overtaken());
     }
 }

@@ -24,7 +24,7 @@ thread_local! {
     static RUNNING: RefCell<Vec<*const ()>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `callback` on behalf of `owner`; a panic has been printed when it is returned.
+/// Runs `callback` on behalf of `owner`. A panic is returned; the panic hook has printed it already.
 pub(crate) fn run_as<T>(owner: &T, callback: impl FnOnce()) -> Result<(), Box<dyn Any + Send>> {
     RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(owner).cast()));
     let result = catch_unwind(AssertUnwindSafe(callback));

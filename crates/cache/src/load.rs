@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::flash::Waiting;
 use crate::hybrid::Engine;
-use crate::in_flight::{Joined, Turn};
+use crate::in_flight::{Leader, Role};
 use crate::new_item::InsertOptions;
 use crate::{Cache, Item, KeyHash, OwnedItem};
 
@@ -218,7 +218,7 @@ impl Cache {
 enum LoadLookup<'a, E> {
     Done(Result<Fetched<'a>, Arc<E>>),
     /// This caller fetches.
-    Lead(Turn),
+    Lead(Leader),
 }
 
 impl Engine {
@@ -231,16 +231,16 @@ impl Engine {
         E: Send + Sync + 'static,
         Fut: Future<Output = Result<(Vec<u8>, InsertOptions), E>> + Send + 'static,
     {
-        let turn = match self.look_or_lead(key, Waiting::Task).await {
+        let leader = match self.look_or_lead(key, Waiting::Task).await {
             LoadLookup::Done(found) => return found,
-            LoadLookup::Lead(turn) => turn,
+            LoadLookup::Lead(leader) => leader,
         };
-        let (load, panic) = (turn.fetch(), Arc::new(Mutex::new(None)));
-        load.carry_out(Box::pin(load_and_store(
+        let (load, panic) = (leader.fetch(), Arc::new(Mutex::new(None)));
+        load.set_work(Box::pin(load_and_store(
             self.me.clone(),
             key.into(),
             fetch(),
-            turn,
+            leader,
             Arc::clone(&panic),
         )));
         if let Some(spawn) = self.spawner.at_start() {
@@ -250,8 +250,8 @@ impl Engine {
         if let Some(panic) = panic.lock().take() {
             resume_unwind(panic);
         }
-        let left = load.left_to_first(key);
-        left.expect("a fetch whose caller waits ends with a result or a panic").map(Fetched::Made)
+        let result = load.leader_result(key);
+        result.expect("a fetch whose caller waits ends with a result or a panic").map(Fetched::Made)
     }
 
     async fn get_or_load_on_thread<E: Send + Sync + 'static>(
@@ -261,7 +261,7 @@ impl Engine {
     ) -> Result<Fetched<'_>, Arc<E>> {
         match self.look_or_lead(key, Waiting::Thread).await {
             LoadLookup::Done(found) => found,
-            LoadLookup::Lead(turn) => self.take_in(key, fetch(), turn).await.map(Fetched::Made),
+            LoadLookup::Lead(leader) => self.store_fetched(key, fetch(), leader).await.map(Fetched::Made),
         }
     }
 
@@ -277,52 +277,53 @@ impl Engine {
                 return LoadLookup::Done(Ok(Fetched::Found(item)));
             }
             let load = match self.join_load(key, hash) {
-                Some(Joined::Lead(turn)) => {
+                Some(Role::Lead(leader)) => {
                     self.missed(key, hash);
-                    return LoadLookup::Lead(turn);
+                    return LoadLookup::Lead(leader);
                 }
-                Some(Joined::Follow(load)) => load,
+                Some(Role::Wait(load)) => load,
                 None => continue,
             };
             load.wait(Some(&self.spawner)).await;
             if let Some(item) = self.find(key, hash, waiting).await {
                 return LoadLookup::Done(Ok(Fetched::Found(item)));
             }
-            if let Some(left) = load.left(key) {
+            if let Some(result) = load.result(key) {
                 self.missed(key, hash);
-                return LoadLookup::Done(left.map(Fetched::Made));
+                return LoadLookup::Done(result.map(Fetched::Made));
             }
         }
     }
 
     /// Joins or starts the load of the key; `None` if a load that ended since the caller's miss stored it in DRAM.
-    fn join_load(&self, key: &[u8], hash: KeyHash) -> Option<Joined> {
+    fn join_load(&self, key: &[u8], hash: KeyHash) -> Option<Role> {
         let lock = self.dram.lock(hash);
         if lock.find(key).is_some() { None } else { Some(self.loads.join(hash, key)) }
     }
 
     /// Provides the fetched result to all callers, and stores it. While flash writes are behind, a task of the spawner stores it later;
     /// without a spawner this call waits.
-    async fn take_in<E: Send + Sync + 'static>(
+    async fn store_fetched<E: Send + Sync + 'static>(
         &self,
         key: &[u8],
         fetched: Result<(Vec<u8>, InsertOptions), E>,
-        turn: Turn,
+        leader: Leader,
     ) -> Result<Arc<Vec<u8>>, Arc<E>> {
         let (value, options) = match fetched {
             Ok((value, options)) => (Arc::new(value), options),
             Err(error) => {
                 let error = Arc::new(error);
-                turn.leave(key, Err(Arc::clone(&error)));
+                leader.set_result(key, Err(Arc::clone(&error)));
                 return Err(error);
             }
         };
-        turn.leave::<E>(key, Ok(Arc::clone(&value)));
-        if self.store_now(key, &value, options, &turn) {
+        leader.set_result::<E>(key, Ok(Arc::clone(&value)));
+        if self.store_now(key, &value, options, &leader) {
             return Ok(value);
         }
-        turn.answer();
-        let store = store_when_there_is_room(self.me.clone(), key.into(), Arc::clone(&value), options, turn);
+        leader.answer();
+        let store =
+            store_when_there_is_room(self.me.clone(), key.into(), Arc::clone(&value), options, leader);
         if self.spawner.runs() {
             self.spawner.spawn(Box::pin(store));
         } else {
@@ -333,16 +334,16 @@ impl Engine {
 
     /// Stores the loaded value, unless the key was inserted or removed since the load started. Returns whether the load has ended, which is
     /// not the case while flash writes are behind. A refused insert ends it too, as its callers already have the value.
-    fn store_now(&self, key: &[u8], value: &[u8], options: InsertOptions, turn: &Turn) -> bool {
+    fn store_now(&self, key: &[u8], value: &[u8], options: InsertOptions, leader: &Leader) -> bool {
         // A closing cache stores nothing.
         let Some(_working) = self.stop.begin() else { return true };
         let mut item = match self.allocate_now(key, value.len(), options) {
             Ok(Some(item)) => item,
-            Ok(None) => return turn.overtaken(),
+            Ok(None) => return leader.overtaken(),
             Err(_) => return true,
         };
         item.copy_from_slice(value);
-        self.insert_unless(item, || !turn.conclude());
+        self.insert_unless(item, || !leader.conclude());
         true
     }
 }
@@ -352,14 +353,14 @@ async fn load_and_store<E: Send + Sync + 'static>(
     engine: Weak<Engine>,
     key: Box<[u8]>,
     fetch: impl Future<Output = Result<(Vec<u8>, InsertOptions), E>>,
-    turn: Turn,
+    leader: Leader,
     panic: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
 ) {
     let load = async {
         let fetched = fetch.await;
         if let Some(engine) = engine.upgrade() {
-            // `take_in` has already provided the result to all callers.
-            drop(engine.take_in(&key, fetched, turn).await);
+            // `store_fetched` has already provided the result to all callers.
+            drop(engine.store_fetched(&key, fetched, leader).await);
         }
     };
     if let Err(why) = AssertUnwindSafe(load).catch_unwind().await {
@@ -373,10 +374,10 @@ async fn store_when_there_is_room(
     key: Box<[u8]>,
     value: Arc<Vec<u8>>,
     options: InsertOptions,
-    turn: Turn,
+    leader: Leader,
 ) {
     while let Some(engine) = engine.upgrade() {
-        if engine.store_now(&key, &value, options, &turn) {
+        if engine.store_now(&key, &value, options, &leader) {
             return;
         }
         if let Some(flash) = &engine.flash {

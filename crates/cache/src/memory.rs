@@ -28,7 +28,7 @@ pub struct Memory {
     pub buffer_bytes: u64,
 }
 
-/// Without buckets, the smallest item that is assumed in regions, header included.
+/// The smallest item, header included, that is assumed in regions if no engine stores small items.
 const LEAST_REGION_ITEM_BYTES: u64 = 256;
 /// A record in the region index, with its share of free space; a record with a rank is larger.
 const RECORD_BYTES: u64 = 12;

@@ -298,8 +298,8 @@ fn random_seed() -> u64 {
 
 /// A unique identifier for a new store.
 fn store_id(clock: &Arc<dyn Clock>, seed: u64, pair: usize) -> u128 {
-    let moment = (u64::from(clock.unix_seconds()) << 32) ^ clock.monotonic_ns();
-    let low = KeyHash(moment ^ seed.rotate_left(17) ^ pair as u64).remix();
+    let clock_bits = (u64::from(clock.unix_seconds()) << 32) ^ clock.monotonic_ns();
+    let low = KeyHash(clock_bits ^ seed.rotate_left(17) ^ pair as u64).remix();
     let high = KeyHash(low ^ seed).remix();
     u128::from(high) << 64 | u128::from(low)
 }

@@ -73,7 +73,7 @@ impl OwnedItem {
         Self { held, layer }
     }
 
-    /// The same item, borrowing the cache's `dram`.
+    /// Converts the item to one that borrows the cache's `dram`.
     pub(crate) fn lend(self, dram: &Dram) -> Item<'_> {
         match self.held {
             Owned::Dram(kept) => Item::in_dram(kept.lend(dram), self.layer),

@@ -235,7 +235,7 @@ impl FlashHealth {
     }
 
     pub(crate) fn add(&mut self, regions: &RegionStore) {
-        let WriteHealth { is_failing, regions_to_retry, last_error } = regions.troubles();
+        let WriteHealth { is_failing, regions_to_retry, last_error } = regions.write_health();
         let retired_regions = regions.retired_regions() as u64;
         self.is_failing |= is_failing;
         self.regions_to_retry += regions_to_retry as u64;

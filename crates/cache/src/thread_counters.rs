@@ -71,7 +71,7 @@ impl Free {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // For counts while this thread ends, after it released its stripe.
+        // Destructors of this thread may still count after the stripe is released.
         STRIPE.set(OWNED);
         if self.stripe < OWNED {
             self.from.stripes.fetch_or(1 << self.stripe, Ordering::Release);

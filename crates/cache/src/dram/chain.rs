@@ -78,7 +78,7 @@ impl Dram {
     }
 
     /// Moves the chain of `old` to `new`. Requires the shard's lock and the only reference to `old`.
-    pub(super) fn hand_chain_over(&self, old: Item<'_>, new: Item<'_>) {
+    pub(super) fn move_chain(&self, old: Item<'_>, new: Item<'_>) {
         let Some(head) = self.chains.take_head(old) else { return };
         for child in children(&self.pools.arena, Some(head)) {
             // An evictor reads the parent under the child's class lock, and must not follow it to a freed chunk.

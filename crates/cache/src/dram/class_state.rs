@@ -112,7 +112,7 @@ impl Churn {
         self.0 = self.0.min(CHURN_PER_MOVE) + slabs;
     }
 
-    /// Uses up the churn for one move; `false` if there is not enough.
+    /// Subtracts the churn that one move of a slab needs; returns `false` if there is not enough.
     pub(super) fn consume(&mut self) -> bool {
         let is_enough = self.0 >= CHURN_PER_MOVE;
         if is_enough {
@@ -199,7 +199,7 @@ impl Pair {
     }
 
     /// Whether the donor loses no hits, or few compared with the receiver's hits per slab.
-    pub(super) fn costs_nothing(&self, states: &[ClassState]) -> bool {
+    pub(super) fn costs_few_hits(&self, states: &[ClassState]) -> bool {
         let hits = |at: usize| states[at].hits_per_slab();
         states[self.donor].has_spare()
             || self.receiver.is_none_or(|receiver| hits(self.donor) * CHURN_PER_MOVE <= hits(receiver))
@@ -328,8 +328,8 @@ mod tests {
             recent: Recent { hits: 1e6, ..half_empty(growth).recent },
             ..half_empty(growth)
         };
-        assert!(pair.costs_nothing(&[popular(0.0), needy()]));
-        assert!(!pair.costs_nothing(&[popular(1.0), needy()]));
+        assert!(pair.costs_few_hits(&[popular(0.0), needy()]));
+        assert!(!pair.costs_few_hits(&[popular(1.0), needy()]));
     }
 
     #[test]
@@ -340,9 +340,9 @@ mod tests {
             class
         };
         let pair = Pair { donor: 0, receiver: Some(1) };
-        assert!(pair.costs_nothing(&[with_hits(1.0), with_hits(8.0)]));
-        assert!(!pair.costs_nothing(&[with_hits(1.0), with_hits(7.9)]));
-        assert!(Pair { donor: 0, receiver: None }.costs_nothing(&[with_hits(1.0)]), "the donor is empty");
+        assert!(pair.costs_few_hits(&[with_hits(1.0), with_hits(8.0)]));
+        assert!(!pair.costs_few_hits(&[with_hits(1.0), with_hits(7.9)]));
+        assert!(Pair { donor: 0, receiver: None }.costs_few_hits(&[with_hits(1.0)]), "the donor is empty");
     }
 
     #[test]

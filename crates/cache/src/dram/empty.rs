@@ -62,7 +62,7 @@ impl Dram {
     /// Evicts the item that the class's policy selects; `None` if the class has none.
     pub(super) fn evict_next<S: Spill>(&self, class: &Class, spill: &S) -> Option<Attempt> {
         let now_seconds = self.now_seconds();
-        let chosen = class.lock().next_to_leave(&self.pools, class, now_seconds)?;
+        let chosen = class.lock().take_victim(&self.pools, class, now_seconds)?;
         let (item, hash) = match chosen {
             Taken::Victim { item, hash } => (item, hash),
             Taken::Chain { parent, child } => {

@@ -34,7 +34,7 @@ pub trait Spill {
     fn abandon(&self, staged: Self::Staged, victim: &Victim<'_>);
 
     /// The item was evicted; `committed` says whether a staged copy was committed. Called with no lock held, while it can still be read.
-    fn gone(&self, _victim: &Victim<'_>, _committed: bool) {}
+    fn after_eviction(&self, _victim: &Victim<'_>, _committed: bool) {}
 }
 
 /// The spill's answer to an offer.
@@ -265,8 +265,8 @@ impl Dram {
                 None => spill.dropped(victim),
             }
             drop(table);
-            spill.gone(victim, copied);
-            self.free_chain_of_the_gone(state, item);
+            spill.after_eviction(victim, copied);
+            self.free_chain_if_any(state, item);
             return Attempt::Gone;
         }
         drop(table);
@@ -275,7 +275,7 @@ impl Dram {
         }
         // Another thread removed the item, and no reader is left: it is freed.
         if !linked && references == 1 {
-            self.free_chain_of_the_gone(state, item);
+            self.free_chain_if_any(state, item);
             return Attempt::Gone;
         }
         Attempt::InUse
@@ -295,7 +295,7 @@ impl Dram {
 
     /// Frees the chain of an unreachable item. Called before the item's chunk is reused for a new item, which overwrites the link to the
     /// chain.
-    pub(super) fn free_chain_of_the_gone(&self, state: State, item: Item<'_>) {
+    pub(super) fn free_chain_if_any(&self, state: State, item: Item<'_>) {
         if state.has(State::CHAINED) {
             self.free_chain(item);
         }

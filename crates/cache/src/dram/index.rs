@@ -67,13 +67,13 @@ impl Index {
     pub(super) fn prefetch_line(&self, hash: KeyHash) {
         let shard = (hash.0 >> self.shift) as usize;
         prefetch_to_write(std::ptr::from_ref(&self.shards[shard]).cast());
-        prefetch(self.places[shard].stretch().home(hash.0));
+        prefetch(self.places[shard].line_range().home(hash.0));
     }
 
     /// As [`prefetch_line`](Self::prefetch_line), without the lock of the shard.
     #[inline]
     pub(super) fn prefetch_entries(&self, hash: KeyHash) {
-        prefetch(self.places[(hash.0 >> self.shift) as usize].stretch().home(hash.0));
+        prefetch(self.places[(hash.0 >> self.shift) as usize].line_range().home(hash.0));
     }
 
     /// Prefetches the item that a lookup of `hash` would examine first.
@@ -117,14 +117,14 @@ impl Index {
 
 impl Place {
     #[inline]
-    fn stretch(&self) -> table::Stretch {
+    fn line_range(&self) -> table::LineRange {
         let (first, lines) = (self.first.load(Ordering::Relaxed), self.lines.load(Ordering::Relaxed));
-        table::Stretch { first, lines }
+        table::LineRange { first, lines }
     }
 
     /// Writes only if it has changed, so that other cores keep their copy of the cache line.
-    fn keep_up(&self, now: table::Stretch) {
-        if self.stretch() != now {
+    fn keep_up(&self, now: table::LineRange) {
+        if self.line_range() != now {
             self.first.store(now.first.cast_mut(), Ordering::Relaxed);
             self.lines.store(now.lines, Ordering::Relaxed);
         }
@@ -182,7 +182,7 @@ impl Table {
         }
         let hash_of = |entry| arena.hash_of(arena.item(entry).key()).0;
         self.entries.insert(hash.0, item.reference(), hash_of);
-        self.places[self.shard].keep_up(self.entries.stretch());
+        self.places[self.shard].keep_up(self.entries.line_range());
         None
     }
 
@@ -295,7 +295,10 @@ mod tests {
             dram.lock(hash).link(draft);
             let table = dram.index.read(hash);
             let shard = (hash.0 >> dram.index.shift) as usize;
-            assert_eq!(dram.index.places[shard].stretch().home(hash.0), table.entries.stretch().home(hash.0));
+            assert_eq!(
+                dram.index.places[shard].line_range().home(hash.0),
+                table.entries.line_range().home(hash.0)
+            );
             let found = table.find(&dram.pools.arena, &key, hash).unwrap();
             likely += u32::from(table.entries.likely(hash.0) == Some(found.reference()));
         }

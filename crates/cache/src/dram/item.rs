@@ -42,7 +42,7 @@ impl State {
     pub(super) const DRAFT: u32 = 1 << 26;
     /// An evictor handles it. Set under the class lock; cleared by that evictor.
     pub(super) const EVICTING: u32 = 1 << 27;
-    /// The same value is on flash.
+    /// Flash holds the same value.
     pub(super) const CLEAN: u32 = 1 << 28;
     /// Has a chain of children.
     pub(super) const CHAINED: u32 = 1 << 29;

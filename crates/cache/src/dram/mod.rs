@@ -344,7 +344,7 @@ impl Dram {
         }
     }
 
-    /// Removes an expired item, unless the index no longer refers to it; returns whether it did.
+    /// Removes an item if it is expired and the index still refers to it; returns whether the item was removed.
     #[cold]
     fn remove_expired(&self, handle: &Handle<'_>, hash: KeyHash) -> bool {
         let mut lock = self.lock(hash);

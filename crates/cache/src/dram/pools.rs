@@ -418,12 +418,12 @@ impl Inner {
             return true;
         }
         let slab = pools.supply.take(class.pool);
-        slab.inspect(|&slab| self.adopt(pools, class, slab)).is_some()
+        slab.inspect(|&slab| self.assign_slab(pools, class, slab)).is_some()
     }
 
     /// Assigns a slab of the pool to the class.
     #[cold]
-    pub(super) fn adopt(&mut self, pools: &Pools, class: &Class, slab: u32) {
+    pub(super) fn assign_slab(&mut self, pools: &Pools, class: &Class, slab: u32) {
         if self.policy.is_none() {
             let mut policy = (pools.policy)();
             policy.keep_marks_in(Arc::clone(&class.chunks) as _);

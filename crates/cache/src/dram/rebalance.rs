@@ -35,7 +35,7 @@ impl Dram {
         for _ in 0..most {
             let has_slabs_left = self.pools.slabs_used(pool) < self.pools.quota(pool);
             let Some(pair) = Pair::pick(&states, how, has_slabs_left) else { break };
-            let costs = is_selective && !pair.costs_nothing(&states);
+            let costs = is_selective && !pair.costs_few_hits(&states);
             if costs && !self.rebalancer.churn.lock()[usize::from(pool.0)].consume() {
                 break;
             }
@@ -55,7 +55,7 @@ impl Dram {
         let (slab, items) = self.release_slab(donor, how.move_on_release, spill);
         if let Ok(slab) = slab {
             match receiver {
-                Some(class) => class.lock().adopt(&self.pools, class, slab),
+                Some(class) => class.lock().assign_slab(&self.pools, class, slab),
                 None => self.pools.give_back(pool, slab),
             }
         }

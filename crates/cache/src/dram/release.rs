@@ -82,7 +82,7 @@ impl Dram {
         for donor in donors {
             match self.release_slab(donor, false, spill) {
                 (Ok(slab), _) => {
-                    class.lock().adopt(&self.pools, class, slab);
+                    class.lock().assign_slab(&self.pools, class, slab);
                     return Ok(());
                 }
                 (Err(AllocateError::Busy), _) => refusal = AllocateError::Busy,
@@ -129,9 +129,9 @@ impl Dram {
             let attempt = match contents {
                 ChunkContents::Empty => Attempt::Gone,
                 ChunkContents::InUse => Attempt::InUse,
-                ChunkContents::Leaving(item) => self.make_leave(class, item, item, release, spill),
+                ChunkContents::Leaving(item) => self.move_or_evict(class, item, item, release, spill),
                 ChunkContents::Child { parent, child } => {
-                    self.make_leave(class, parent, child, release, spill)
+                    self.move_or_evict(class, parent, child, release, spill)
                 }
             };
             match attempt {
@@ -167,7 +167,7 @@ impl Dram {
 
     /// Moves or evicts the contents of a chunk: an item, or a child with its parent. The caller marked the item `EVICTING` and holds a
     /// reference to it.
-    fn make_leave<S: Spill>(
+    fn move_or_evict<S: Spill>(
         &self,
         class: &Class,
         item: Item<'_>,
@@ -221,14 +221,14 @@ impl Dram {
             if state.has(State::LINKED) || state.references() > 1 {
                 return Attempt::InUse;
             }
-            self.free_chain_of_the_gone(state, old);
+            self.free_chain_if_any(state, old);
             return Attempt::Gone;
         }
         // Tag and expiry may have been changed through a handle in the meantime.
         chunk.header().set_tag(header.tag());
         chunk.header().set_expiry_seconds(header.expiry_seconds());
         if state.has(State::CHAINED) {
-            self.hand_chain_over(old, chunk);
+            self.move_chain(old, chunk);
         }
         let clean = if state.has(State::CLEAN) { State::CLEAN } else { 0 };
         let before = chunk.header().exchange(State::DRAFT, State::LINKED | clean);

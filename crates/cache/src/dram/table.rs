@@ -45,12 +45,12 @@ pub(super) struct Place {
 
 /// The memory range of a table's lines, for prefetching only: the table may have been reallocated since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct LineRange {
     pub first: *const (),
     pub lines: usize,
 }
 
-impl Stretch {
+impl LineRange {
     /// The line at which a lookup of `hash` starts.
     #[inline]
     pub(super) fn home(self, hash: u64) -> *const () {
@@ -74,9 +74,9 @@ impl Table {
         size_of_val(&*self.lines)
     }
 
-    pub(super) fn stretch(&self) -> Stretch {
+    pub(super) fn line_range(&self) -> LineRange {
         let first = self.lines.first().map_or(null(), |line| std::ptr::from_ref(line).cast());
-        Stretch { first, lines: self.lines.len() }
+        LineRange { first, lines: self.lines.len() }
     }
 
     /// The first entry whose tag matches `hash`, which is nearly always the right one if the key exists.
@@ -303,7 +303,7 @@ mod tests {
     use crate::KeyHash;
 
     /// Hashes with few different values in the lower half, so that lines overflow far.
-    fn crowded(reference: ItemRef) -> u64 {
+    fn clustered(reference: ItemRef) -> u64 {
         let mixed = KeyHash(u64::from(reference.0)).remix() & 0xf000_0000_0000_0003;
         (mixed | u64::from(reference.0 % 5) << 2).rotate_left(32)
     }
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn table_equals_a_map_with_few_and_with_many_hash_collisions() {
         let ops = if cfg!(miri) { 300 } else { 20_000 };
-        for hash_of in [crowded, spread] {
+        for hash_of in [clustered, spread] {
             let mut rng = StdRng::seed_from_u64(3);
             let (mut table, mut map) = (Table::default(), HashMap::new());
             for _ in 0..ops {

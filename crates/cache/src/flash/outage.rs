@@ -31,7 +31,7 @@ const FIRST_TEST_NS: u64 = 10 * SECOND;
 const LONGEST_TEST_NS: u64 = 3600 * SECOND;
 
 /// Consecutive failures, of any regions, after which all writes pause.
-const FAILURES_OF_A_DEVICE: u32 = 2;
+const FAILURES_TO_PAUSE: u32 = 2;
 
 /// The state of the device, derived from the results of region writes.
 #[derive(Debug, Default)]
@@ -76,8 +76,8 @@ pub(crate) struct TestPlan {
 
 impl Outage {
     /// Whether the device is assumed to fail.
-    pub fn is_on(&self) -> bool {
-        self.failures_in_row >= FAILURES_OF_A_DEVICE
+    pub fn is_failing(&self) -> bool {
+        self.failures_in_row >= FAILURES_TO_PAUSE
     }
 
     /// Whether all writes pause now.
@@ -96,7 +96,7 @@ impl Outage {
 
     /// Records that a region was written. Returns whether that ends an outage.
     pub fn succeeded(&mut self) -> bool {
-        let ends = self.is_on();
+        let ends = self.is_failing();
         self.successes += 1;
         (self.failures_in_row, self.resume_ns) = (0, 0);
         ends
@@ -106,8 +106,8 @@ impl Outage {
     pub fn note_failure(&mut self, error: String, now_ns: u64) {
         self.failures_in_row = self.failures_in_row.saturating_add(1);
         self.last_error = Some(error);
-        if self.is_on() {
-            self.resume_ns = now_ns.saturating_add(pause_ns(self.failures_in_row - FAILURES_OF_A_DEVICE));
+        if self.is_failing() {
+            self.resume_ns = now_ns.saturating_add(pause_ns(self.failures_in_row - FAILURES_TO_PAUSE));
         }
     }
 
@@ -151,7 +151,7 @@ impl WritePauses {
 
     /// Whether writes currently fail.
     pub fn is_failing(&self) -> bool {
-        self.clock.is_some() && self.outage.lock().is_on()
+        self.clock.is_some() && self.outage.lock().is_failing()
     }
 
     /// The error of the last failed write.
@@ -249,11 +249,11 @@ mod tests {
     fn one_failure_pauses_its_own_region_and_two_in_a_row_pause_all() {
         let (mut outage, mut first, mut second) = (Outage::default(), None, None);
         outage.failed(&mut first, String::new(), 1000);
-        assert!(!outage.is_on() && !outage.pauses(1000));
+        assert!(!outage.is_failing() && !outage.pauses(1000));
         outage.failed(&mut second, "no space".into(), 1000);
-        assert!(outage.is_on() && outage.pauses(1000) && !outage.pauses(1000 + FIRST_PAUSE_NS));
+        assert!(outage.is_failing() && outage.pauses(1000) && !outage.pauses(1000 + FIRST_PAUSE_NS));
         assert_eq!(outage.last_error(), Some("no space"));
-        assert!(outage.succeeded() && !outage.is_on() && !outage.pauses(1000));
+        assert!(outage.succeeded() && !outage.is_failing() && !outage.pauses(1000));
     }
 
     #[test]

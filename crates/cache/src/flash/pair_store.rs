@@ -40,10 +40,10 @@ const CLOCK_SECTION_BYTES: u64 = 32;
 /// that are evicted next.
 const SMALL_REGION_ITEM_BYTES: u64 = 256;
 /// Most bytes of a region and of an item in the region store's snapshot, and the additional bytes if items have ranks.
-const SNAPSHOT_BYTES_A_REGION: u64 = 64;
-const SNAPSHOT_BYTES_AN_ITEM: u64 = 2;
-const RANKED_BYTES_A_REGION: u64 = 640;
-const RANKED_BYTES_AN_ITEM: u64 = 3;
+const SNAPSHOT_BYTES_PER_REGION: u64 = 64;
+const SNAPSHOT_BYTES_PER_ITEM: u64 = 2;
+const RANKED_BYTES_PER_REGION: u64 = 640;
+const RANKED_BYTES_PER_ITEM: u64 = 3;
 
 /// The open store of a pair.
 pub(crate) struct PairStore {
@@ -365,8 +365,8 @@ impl PairSetup<'_> {
     }
 
     fn snapshot_bytes_per_region(&self, items: u64) -> u64 {
-        let plain = SNAPSHOT_BYTES_A_REGION + items * SNAPSHOT_BYTES_AN_ITEM;
-        let ranked = RANKED_BYTES_A_REGION + items * RANKED_BYTES_AN_ITEM;
+        let plain = SNAPSHOT_BYTES_PER_REGION + items * SNAPSHOT_BYTES_PER_ITEM;
+        let ranked = RANKED_BYTES_PER_REGION + items * RANKED_BYTES_PER_ITEM;
         if self.config.regions.order.protects_items() { plain + ranked } else { plain }
     }
 
@@ -396,7 +396,7 @@ impl PairSetup<'_> {
         let regions = &self.config.regions;
         let words = [self.config.filter_bytes_per_bucket, regions.unit_bytes, regions.region_bytes];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        // Not hashed for one pair, to keep the fingerprints of older stores.
+        // For a single pair this is not hashed: the fingerprints of older stores stay valid.
         if self.config.pairs.len() > 1 {
             bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
         }

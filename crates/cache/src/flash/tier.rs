@@ -423,7 +423,7 @@ impl<'a> Spill for Crossing<'a> {
         }
     }
 
-    fn gone(&self, victim: &Victim<'_>, committed: bool) {
+    fn after_eviction(&self, victim: &Victim<'_>, committed: bool) {
         if self.events.is_some() {
             self.emit_dram_eviction(victim, committed);
         }

@@ -71,9 +71,9 @@ fn client(cache: &Cache, clears: &Arc<Clears>, noted: &[AtomicU64], done: &Atomi
         let name = key.to_le_bytes();
         let ended = clears.ended();
         let found = match random.random_range(0..8) {
-            0..3 if puts + 1 < PUTS_A_CLIENT => {
+            0..3 if puts + 1 < PUTS_PER_CLIENT => {
                 puts += 1;
-                let number = seed * PUTS_A_CLIENT + puts;
+                let number = seed * PUTS_PER_CLIENT + puts;
                 if cache.insert_blocking(&name, &value(key, number), DEFAULT_OPTIONS) == Inserted::Stored {
                     noted[number as usize].store(clears.begun() + 1, Ordering::SeqCst);
                 }
@@ -104,13 +104,13 @@ fn client(cache: &Cache, clears: &Arc<Clears>, noted: &[AtomicU64], done: &Atomi
     hits
 }
 
-const PUTS_A_CLIENT: u64 = 100_000;
+const PUTS_PER_CLIENT: u64 = 100_000;
 const LOADED: u64 = 1 << 32;
 
 fn clears_under_threads(change: fn(&mut FlashConfig)) {
     let device = Arc::new(MemoryDevice::new(8 * MIB));
     let (clears, done) = (Arc::<Clears>::default(), AtomicBool::new(false));
-    let noted: Vec<_> = (0..THREADS * PUTS_A_CLIENT).map(|_| AtomicU64::new(0)).collect();
+    let noted: Vec<_> = (0..THREADS * PUTS_PER_CLIENT).map(|_| AtomicU64::new(0)).collect();
     let cache = cache(&device, change);
     let (clears_ref, done_ref, noted_ref, cache_ref) = (&clears, &done, &noted[..], &cache);
     std::thread::scope(|scope| {

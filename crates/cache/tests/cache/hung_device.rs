@@ -197,7 +197,7 @@ fn close_async_does_not_block_the_thread_that_polls_it() {
     closed.expect("the device responds");
 }
 
-/// In each round, the key is removed before another write of the close.
+/// Each round removes the key after another number of the writes that closing makes.
 #[test]
 fn key_removed_during_close_is_absent_after_reopen() {
     for passes in 0..8 {

@@ -321,7 +321,7 @@ impl Scene {
         let now_seconds = self.world.unix_seconds();
         let version = item.as_deref().map(|bytes| version_of(number, bytes));
         self.ledger.borrow_mut().end_read(reading, version, &self.label);
-        let had_to = self.is_roomy && self.ledger.borrow().had_to_be_found(reading, now_seconds);
+        let had_to = self.is_roomy && self.ledger.borrow().must_be_found(reading, now_seconds);
         assert!(version.is_some() || !had_to, "{}: key {number} is lost", self.label);
         let from_flash = item.as_ref().is_some_and(|item| item.layer() == Layer::Flash);
         {

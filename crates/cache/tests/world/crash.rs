@@ -11,7 +11,7 @@ use flashwright_cache::config::{CacheConfig, PairConfig};
 use parking_lot::Mutex;
 
 use crate::ledger::Ledger;
-use crate::life::{self, Life, audit};
+use crate::session::{self, Session, audit};
 use crate::setup::{MIB, ripq, seeds, small_item_log};
 
 const KEYS: u64 = 400;
@@ -30,7 +30,7 @@ type Watcher = Arc<dyn Fn() + Send + Sync>;
 
 impl Watched {
     fn look(&self, request: &Request) {
-        // Clones the watcher, so that the lock is not held while the watcher runs: it makes requests too.
+        // Clones the watcher, so that the lock is not held while the watcher runs, which makes requests too.
         let watcher = self.watcher.lock().clone();
         if let Some(watcher) = watcher.filter(|_| request.kind() != RequestKind::Read) {
             watcher();
@@ -56,17 +56,17 @@ impl Device for Watched {
 #[derive(Default)]
 struct Found {
     empty: AtomicU64,
-    something: AtomicU64,
+    with_items: AtomicU64,
 }
 
 /// Opens a cache on several images that a power cut at this request may leave, and reads every key. Returns the numbers
 /// of empty and other images.
-fn reopen_images(crashing: &CrashDevice, scenario: &Scenario, moment: u64) -> (u64, u64) {
+fn reopen_images(crashing: &CrashDevice, scenario: &Scenario, request: u64) -> (u64, u64) {
     let mut counts = (0, 0);
     for image in 0..IMAGES_PER_REQUEST {
-        let medium = crashing.crash(scenario.seed << 32 ^ moment << 8 ^ image);
-        let cache = life::open((scenario.config)(Arc::new(medium)));
-        let label = format!("seed {}, cut at request {moment}, image {image}", scenario.seed);
+        let medium = crashing.crash(scenario.seed << 32 ^ request << 8 ^ image);
+        let cache = session::open((scenario.config)(Arc::new(medium)));
+        let label = format!("seed {}, cut at request {request}, image {image}", scenario.seed);
         let found = audit(&cache, &scenario.ledger, ALL_KEYS, &label);
         if found.is_empty() { counts.0 += 1 } else { counts.1 += 1 }
     }
@@ -85,29 +85,29 @@ struct Scenario {
 /// each check.
 fn play(scenario: &Scenario) -> (Found, usize, usize) {
     let memory = Arc::new(MemoryDevice::new(6 * MIB));
-    let cache = life::open((scenario.config)(Arc::clone(&memory) as _));
-    let mut first = Life::new(cache, Arc::clone(&scenario.ledger), KEYS, scenario.seed);
+    let cache = session::open((scenario.config)(Arc::clone(&memory) as _));
+    let mut first = Session::new(cache, Arc::clone(&scenario.ledger), KEYS, scenario.seed);
     first.requests(1200);
     first.cache.close().expect("memory does not fail");
 
     let durable = memory.duplicate();
     let watched = Arc::new(Watched { inner: memory, watcher: Mutex::default() });
     let crashing = Arc::new(CrashDevice::over(Arc::clone(&watched) as _, durable));
-    let (found, moments) = (Arc::new(Found::default()), Arc::new(AtomicU64::new(0)));
+    let (found, requests) = (Arc::new(Found::default()), Arc::new(AtomicU64::new(0)));
     let watcher = {
         let (crashing, scenario) = (Arc::downgrade(&crashing), scenario.clone());
-        let (found, moments) = (Arc::clone(&found), Arc::clone(&moments));
+        let (found, requests) = (Arc::clone(&found), Arc::clone(&requests));
         move || {
             let crashing = crashing.upgrade().expect("the device is in use");
-            let moment = moments.fetch_add(1, Ordering::Relaxed);
-            let (empty, something) = reopen_images(&crashing, &scenario, moment);
+            let request = requests.fetch_add(1, Ordering::Relaxed);
+            let (empty, with_items) = reopen_images(&crashing, &scenario, request);
             found.empty.fetch_add(empty, Ordering::Relaxed);
-            found.something.fetch_add(something, Ordering::Relaxed);
+            found.with_items.fetch_add(with_items, Ordering::Relaxed);
         }
     };
     *watched.watcher.lock() = Some(Arc::new(watcher));
-    let cache = life::open((scenario.config)(Arc::clone(&crashing) as _));
-    let mut second = Life::new(cache, Arc::clone(&scenario.ledger), KEYS, scenario.seed + 1000);
+    let cache = session::open((scenario.config)(Arc::clone(&crashing) as _));
+    let mut second = Session::new(cache, Arc::clone(&scenario.ledger), KEYS, scenario.seed + 1000);
     second.requests(900);
     if scenario.clears {
         second.clear();
@@ -122,8 +122,8 @@ fn play(scenario: &Scenario) -> (Found, usize, usize) {
 }
 
 /// Number of items on flash, including those being written. After as many new keys, all earlier removals are on flash.
-fn items_on_flash(life: &Life) -> usize {
-    let stats = life.cache.stats().flash.expect("the cache has flash");
+fn items_on_flash(session: &Session) -> usize {
+    let stats = session.cache.stats().flash.expect("the cache has flash");
     let soc = stats.soc.map_or(0, |soc| soc.items.cast_unsigned() + soc.pending_entries);
     (soc + stats.regions.unwrap_or_default().items) as usize
 }
@@ -132,7 +132,7 @@ fn items_on_flash(life: &Life) -> usize {
 fn back_after_close(crashing: &CrashDevice, scenario: &Scenario) -> usize {
     let mut backs: Vec<_> = (0..IMAGES_PER_REQUEST)
         .map(|image| {
-            let cache = life::open((scenario.config)(Arc::new(crashing.crash(image))));
+            let cache = session::open((scenario.config)(Arc::new(crashing.crash(image))));
             assert!(cache.stats().flash.is_some_and(|flash| flash.recovered), "seed {}", scenario.seed);
             audit(&cache, &scenario.ledger, ALL_KEYS, "closed").len()
         })
@@ -153,23 +153,23 @@ fn ledger() -> Arc<Mutex<Ledger>> {
 fn play_and_check(scenario: &Scenario) {
     let seed = scenario.seed;
     let (found, back, on_flash) = play(scenario);
-    let (empty, something) = (found.empty.load(Ordering::Relaxed), found.something.load(Ordering::Relaxed));
-    assert!(empty > 50, "seed {seed}: {empty} empty, {something} not");
-    assert!(something >= 2, "seed {seed}: {empty} empty, {something} not");
+    let (empty, with_items) = (found.empty.load(Ordering::Relaxed), found.with_items.load(Ordering::Relaxed));
+    assert!(empty > 50, "seed {seed}: {empty} empty, {with_items} not");
+    assert!(with_items >= 2, "seed {seed}: {empty} empty, {with_items} not");
     assert!(back > 50 && back * 100 >= on_flash * 99, "seed {seed}: {back} of {on_flash} found after reopen");
 }
 
 #[test]
 fn power_cut_at_any_write_or_flush_restores_no_stale_item() {
-    seeds(3).for_each(|seed| survives_every_cut(life::config, seed));
+    seeds(3).for_each(|seed| survives_every_cut(session::config, seed));
 }
 
 #[test]
 fn power_cut_after_a_clear_restores_no_cleared_item() {
     for seed in seeds(2) {
-        play_and_check(&Scenario { seed, config: life::config, clears: true, ledger: ledger() });
+        play_and_check(&Scenario { seed, config: session::config, clears: true, ledger: ledger() });
         let config = |device| {
-            let mut config = life::config(device);
+            let mut config = session::config(device);
             config.flash.as_mut().expect("the cache has flash").regions.trim = true;
             config
         };
@@ -180,7 +180,7 @@ fn power_cut_after_a_clear_restores_no_cleared_item() {
 #[test]
 fn power_cut_between_arenas_restores_no_stale_item() {
     let config = |device| {
-        let mut config = life::config(device);
+        let mut config = session::config(device);
         let flash = config.flash.as_mut().expect("the cache has flash");
         flash.pairs = vec![
             PairConfig { device_share: 0.5, soc_share: 0.4 },
@@ -194,7 +194,7 @@ fn power_cut_between_arenas_restores_no_stale_item() {
 #[test]
 fn power_cut_during_reinsertion_and_trim_restores_no_stale_item() {
     let config = |device| {
-        let mut config = life::config(device);
+        let mut config = session::config(device);
         let flash = config.flash.as_mut().expect("the cache has flash");
         flash.pairs[0].soc_share = 0.0;
         flash.regions.trim = true;
@@ -208,7 +208,7 @@ fn power_cut_during_reinsertion_and_trim_restores_no_stale_item() {
 #[test]
 fn power_cut_under_a_small_item_log_exposes_no_old_version() {
     let config = |device| {
-        let mut config = life::config(device);
+        let mut config = session::config(device);
         small_item_log(config.flash.as_mut().expect("the cache has flash"));
         config
     };
@@ -221,7 +221,7 @@ fn power_cut_under_a_small_item_log_exposes_no_old_version() {
 #[test]
 fn power_cut_with_a_queue_of_items_restores_no_stale_item() {
     let config = |device| {
-        let mut config = life::config(device);
+        let mut config = session::config(device);
         ripq(config.flash.as_mut().expect("the cache has flash"), Caching::Slru { segments: 3 });
         config
     };

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::clients::{Plan, run};
 use crate::ledger::Ledger;
-use crate::life::{self, Life};
+use crate::session::{self, Session};
 use crate::setup::{MIB, seeds};
 
 pub const NO_FAULTS: Faults = Faults {
@@ -160,10 +160,10 @@ fn full_file_system_loses_only_items_beyond_its_end() {
             free_from_bytes: AtomicU64::new(3 * MIB / 2),
         };
         let disk = Arc::new(disk);
-        let cache = life::open(life::config(Arc::clone(&disk) as _));
-        let mut life = Life::new(cache, Arc::new(Mutex::new(Ledger::new(KEYS))), KEYS, seed);
-        let found = life.requests(4000);
-        let stats = life.cache.stats();
+        let cache = session::open(session::config(Arc::clone(&disk) as _));
+        let mut session = Session::new(cache, Arc::new(Mutex::new(Ledger::new(KEYS))), KEYS, seed);
+        let found = session.requests(4000);
+        let stats = session.cache.stats();
         let flash = stats.flash.as_ref().unwrap();
         let (soc, regions) = (flash.soc.unwrap(), flash.regions.unwrap());
         assert!(soc.write_errors > 0 && regions.regions_lost > 0, "seed {seed}: {flash:?}");
@@ -171,10 +171,10 @@ fn full_file_system_loses_only_items_beyond_its_end() {
         assert_accounts_balance(&stats, &format!("seed {seed}"));
         // Space becomes available: all regions are used again except those retired permanently.
         disk.free_from_bytes.store(u64::MAX, Ordering::Relaxed);
-        life.requests(4000);
-        assert!(life.cache.stats().flash.unwrap().soc.unwrap().hits > soc.hits + 100, "seed {seed}");
-        assert_accounts_balance(&life.cache.stats(), &format!("seed {seed}"));
-        life.cache.close().expect("there is room for the snapshot");
+        session.requests(4000);
+        assert!(session.cache.stats().flash.unwrap().soc.unwrap().hits > soc.hits + 100, "seed {seed}");
+        assert_accounts_balance(&session.cache.stats(), &format!("seed {seed}"));
+        session.cache.close().expect("there is room for the snapshot");
     }
 }
 
@@ -187,17 +187,17 @@ fn items_of_failed_writes_are_not_found_after_a_reopen() {
         let memory = Arc::new(MemoryDevice::new(4 * MIB));
         let faulty = Arc::new(FaultDevice::new(Arc::clone(&memory) as _, seed, NO_FAULTS));
         let ledger = Arc::new(Mutex::new(Ledger::new(KEYS)));
-        for lives in 0..4 {
-            let cache = life::open(life::config(Arc::clone(&faulty) as _));
-            let label = format!("seed {seed}, life {lives}");
-            let back = life::audit(&cache, &ledger, KEYS, &label).len();
-            assert!(lives == 0 || back > 50, "{label}: {back} found after reopen");
+        for number in 0..4 {
+            let cache = session::open(session::config(Arc::clone(&faulty) as _));
+            let label = format!("seed {seed}, session {number}");
+            let back = session::audit(&cache, &ledger, KEYS, &label).len();
+            assert!(number == 0 || back > 50, "{label}: {back} found after reopen");
             faulty.set_faults(faults);
-            let mut life = Life::new(cache, Arc::clone(&ledger), KEYS, seed * 10 + lives);
-            life.requests(1500);
-            assert_accounts_balance(&life.cache.stats(), &label);
+            let mut session = Session::new(cache, Arc::clone(&ledger), KEYS, seed * 10 + number);
+            session.requests(1500);
+            assert_accounts_balance(&session.cache.stats(), &label);
             faulty.set_faults(NO_FAULTS);
-            life.cache.close().expect("the device works again");
+            session.cache.close().expect("the device works again");
         }
     }
 }

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::ledger::Ledger;
-use crate::life::{self, Life, audit};
+use crate::session::{self, Session, audit};
 use crate::setup::{MIB, seeds};
 
 const KEYS: u64 = 200;
@@ -30,10 +30,10 @@ struct Closed {
 fn closed(seed: u64) -> Closed {
     let memory = Arc::new(MemoryDevice::new(DEVICE_BYTES));
     let ledger = Arc::new(Mutex::new(Ledger::new(KEYS)));
-    let cache = life::open(life::config(Arc::clone(&memory) as _));
-    let mut life = Life::new(cache, Arc::clone(&ledger), KEYS, seed);
-    life.requests(2000);
-    life.cache.close().expect("memory does not fail");
+    let cache = session::open(session::config(Arc::clone(&memory) as _));
+    let mut session = Session::new(cache, Arc::clone(&ledger), KEYS, seed);
+    session.requests(2000);
+    session.cache.close().expect("memory does not fail");
     let mut closed = Closed { medium: memory.duplicate(), ledger, keys_back: 0 };
     closed.keys_back = closed.back(&[], "untouched");
     assert!(closed.keys_back > 50, "seed {seed}: {} keys found after reopen", closed.keys_back);
@@ -45,7 +45,7 @@ impl Closed {
     fn back(&self, flips: &[(u64, u8)], label: &str) -> usize {
         let medium = self.medium.duplicate();
         flips.iter().for_each(|&(at, mask)| flip(&medium, at, mask));
-        let cache = life::open(life::config(Arc::new(medium)));
+        let cache = session::open(session::config(Arc::new(medium)));
         audit(&cache, &self.ledger, KEYS, label).len()
     }
 

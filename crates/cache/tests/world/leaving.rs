@@ -104,7 +104,7 @@ fn model_updated_by_callbacks_equals_the_cache_content() {
 }
 
 #[test]
-fn eviction_of_a_chain_reports_the_parents_value() {
+fn eviction_of_a_chain_reports_the_value_of_the_parent() {
     let callbacks = Callbacks::default();
     let stage = Stage::new(|config| config.on_evict = listen(&callbacks));
     stage.put(TARGET, &version(1, 150));

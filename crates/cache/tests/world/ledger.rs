@@ -134,9 +134,9 @@ impl Ledger {
         let had_to_be = !entry.is_cleared
             && matches!(entry.content, Content::Put { until_seconds } if now_seconds < until_seconds);
         if was_there && !entry.is_cleared {
-            assert!(entry.content != Content::Nothing, "{label}: key {key} was removed and lives on");
+            assert!(entry.content != Content::Nothing, "{label}: key {key} was removed but is found");
             let is_over = entry.expired_from.is_some_and(|from| from <= began_seconds);
-            assert!(!is_over, "{label}: key {key} lives on at second {began_seconds}, after its time");
+            assert!(!is_over, "{label}: key {key} is found at second {began_seconds}, after its time");
             entry.content = Content::Put { until_seconds: began_seconds + ttl_seconds };
             entry.expired_from = Some(now_seconds + ttl_seconds);
         } else {
@@ -190,7 +190,7 @@ impl Ledger {
     }
 
     /// Whether a read that ends now must find the key, provided that nothing is evicted.
-    pub fn had_to_be_found(&self, reading: Reading, now_seconds: u32) -> bool {
+    pub fn must_be_found(&self, reading: Reading, now_seconds: u32) -> bool {
         let entry = &self.entries[reading.key as usize];
         let undisturbed = !reading.was_being_written && entry.begun == reading.begun;
         let in_time =

@@ -261,7 +261,6 @@ fn value_fetched_before_a_remove_is_not_stored() {
     stage.assert_target_is(Some(&version(2, 200)), LENGTHS[0]);
 }
 
-/// As the test above, for a cache without flash.
 #[test]
 fn value_fetched_before_a_remove_is_not_stored_without_flash() {
     let (stage, source) = (Stage::new(|config| config.flash = None), Source::default());

@@ -9,8 +9,8 @@
 mod clients;
 mod late;
 mod ledger;
-mod life;
 mod polled;
+mod session;
 mod setup;
 mod stage;
 

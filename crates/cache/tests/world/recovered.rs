@@ -18,7 +18,7 @@ use crate::polled::poll;
 use crate::setup::{KIB, MIB, cache_config, flash, key, open_stepped, seeds, value, version_of};
 
 const KEYS: u64 = 2000;
-const LIVES: u64 = 3;
+const SESSIONS: u64 = 3;
 
 /// A version of a key, and the second at which it expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,26 +170,26 @@ impl History {
     fn run(&mut self) {
         let mut image = MemoryDevice::new(6 * MIB).absorbing(self.seed.is_multiple_of(3));
         let mut before = (0, None);
-        for life in 0..LIVES {
+        for session in 0..SESSIONS {
             let device = Arc::new(CrashDevice::new(image));
             let cache = self.open(&device);
-            if life > 0 {
+            if session > 0 {
                 let flash = cache.stats().flash.expect("the cache has flash");
-                assert!(flash.recovered, "seed {}, life {life}: {:?}", self.seed, flash.loss);
+                assert!(flash.recovered, "seed {}, session {session}: {:?}", self.seed, flash.loss);
                 let after = Self::items_on_flash(&cache);
                 self.small.add((before.0, after.0));
                 if let Some(large) = before.1 {
                     self.large.add((large, after.1));
                 }
-                (0..KEYS).for_each(|number| _ = self.check(&cache, number, &format!("life {life}")));
+                (0..KEYS).for_each(|number| _ = self.check(&cache, number, &format!("session {session}")));
             }
             let requests = self.random.random_range(1000..6000);
             (0..requests).for_each(|_| self.request(&cache));
-            if life + 1 == LIVES {
+            if session + 1 == SESSIONS {
                 break;
             }
             // Some rounds close the cache, and the next one reopens it.
-            let seed = self.seed << 8 | life;
+            let seed = self.seed << 8 | session;
             if self.random.random_ratio(1, 5) {
                 cache.close().expect("memory does not fail");
                 image = device.kill(seed);

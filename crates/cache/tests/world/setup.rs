@@ -34,7 +34,7 @@ pub fn flash(device: Arc<dyn Device>) -> FlashConfig {
     flash
 }
 
-/// All data in regions, in an item queue.
+/// All data in regions, whose items are ordered by RIPQ.
 pub fn ripq(flash: &mut FlashConfig, caching: Caching) {
     flash.pairs[0].soc_share = 0.0;
     flash.regions.order = OrderConfig::Ripq(RipqConfig { sections: 3, ..RipqConfig::new(caching) });

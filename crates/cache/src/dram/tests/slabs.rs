@@ -193,7 +193,7 @@ fn slabs(dram: &Dram) -> [u32; 2] {
 
 /// A tier that has stored many item sizes must not keep a slab for each unused size.
 #[test]
-fn unused_class_gives_its_last_slab() {
+fn unused_class_loses_its_last_slab() {
     for (min_slabs, left) in [(0, [0, 3]), (1, [1, 2])] {
         let (dram, _) = small(3, HitRule::Ignore);
         fill(&dram, b's', 4, 100);

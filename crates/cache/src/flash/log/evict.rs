@@ -26,7 +26,7 @@ use crate::flash::{OnEviction, Waiting};
 /// Reads of a region that is evicted or visited in flight, at most. A drive takes up to 500 µs for a read of 64 KiB while it writes, so 32 of
 /// them read 4 GB/s.
 const READS: usize = 32;
-/// Pages between two hit pages that are read with them: a page of flash often has 16 KiB.
+/// Up to this many pages between two hit pages are read with them: a page of flash often has 16 KiB.
 const MOST_SKIPPED: u64 = 3;
 
 /// Memory of the reads of an eviction.

@@ -119,7 +119,7 @@ pub enum WhenFull {
 pub enum Inserted {
     /// No other entry was lost.
     Kept,
-    /// It replaced the oldest entry of both lines.
+    /// Inserted in place of the oldest entry of both lines.
     Replaced {
         /// Its region.
         oldest: u64,

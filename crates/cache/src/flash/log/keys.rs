@@ -33,7 +33,7 @@ impl HashLog {
             let hash = self.hash_of(entry.key);
             let shard = self.shard(hash).lock();
             let is_live = shard.lines.hits(&self.address(hash), region.sequence, self.live()).is_some();
-            if is_live && region.sequence > shard.removals.hidden_through(hash) {
+            if is_live && region.sequence > shard.removals.removed_through(hash) {
                 keys.push(entry.key.to_vec());
             }
         };

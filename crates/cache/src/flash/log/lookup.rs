@@ -72,7 +72,7 @@ impl Lookup<'_> {
         let mut shard = self.shard();
         shard.stats.lookups += u64::from(attempt == 0);
         let Some(item) = shard.tables.find(self.hash, self.key) else {
-            let removed = shard.removals.hidden_through(self.hash);
+            let removed = shard.removals.removed_through(self.hash);
             let candidates = shard.lines.candidates(&self.address, self.log.live()).after(removed);
             return if candidates.as_slice().is_empty() { Ok(None) } else { Err(candidates) };
         };
@@ -100,7 +100,7 @@ impl Lookup<'_> {
             let mut shard = self.shard();
             shard.stats.bucket_reads += 1;
             let live = self.log.live();
-            let is_hidden = sequence < live.min || sequence <= shard.removals.hidden_through(self.hash);
+            let is_hidden = sequence < live.min || sequence <= shard.removals.removed_through(self.hash);
             let entry = shard.lines.find(&self.address, sequence, live).filter(|_| !is_hidden);
             let Some(entry) = entry else { return Outcome::Overtaken };
             // A page that cannot be verified may have held the key: the lookup must not return a version of an older region instead.

@@ -361,7 +361,8 @@ impl HashLog {
             }
             filling.open > sequence
         };
-        // Its page may be written already, or will be. A readmitted item has an older page.
+        // The removal is recorded if flash has the item or will have it: in the page of a sealed region, or in the older page of a readmitted
+        // item.
         if is_sealed || item.is_on_flash {
             self.journal_removal(hash);
         }
@@ -446,7 +447,7 @@ impl HashLog {
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         let address = self.address(hash);
         let shard = self.shard(hash).lock();
-        let removed = shard.removals.hidden_through(hash);
+        let removed = shard.removals.removed_through(hash);
         shard.tables.contains_hash(hash)
             || !shard.lines.candidates(&address, self.live()).after(removed).as_slice().is_empty()
     }

@@ -24,7 +24,7 @@ const PER_STEP: usize = 32;
 #[derive(Debug, Clone)]
 pub struct PendingRemoval {
     key: Box<[u8]>,
-    /// The version that it removes is in a region after this one, up to the one that the removal is stored under.
+    /// The removed version is in a region after this one, at most in the region of the map's key.
     after: u64,
     /// The reason for the destructor call, `None` for no call.
     destructor_reason: Option<Reason>,
@@ -38,7 +38,7 @@ pub struct PendingRemovals(BTreeMap<(KeyHash, u64), PendingRemoval>);
 
 impl PendingRemovals {
     /// Versions of a key with this hash in regions up to this one are removed.
-    pub fn hidden_through(&self, hash: KeyHash) -> u64 {
+    pub fn removed_through(&self, hash: KeyHash) -> u64 {
         if self.0.is_empty() {
             return 0;
         }
@@ -100,7 +100,7 @@ impl HashLog {
         destructor_reason: Option<Reason>,
     ) -> bool {
         let (address, live) = (self.address(hash), self.live());
-        let after = shard.removals.hidden_through(hash);
+        let after = shard.removals.removed_through(hash);
         if shard.lines.candidates(&address, live).after(after).as_slice().is_empty() {
             return false;
         }

@@ -17,13 +17,13 @@ impl RegionStore {
     /// are lost.
     pub(crate) fn clear_in_steps(&self) -> impl Iterator<Item = ()> {
         let begin = std::iter::once_with(|| {
-            let regions = self.policy.lock().give_all_up();
+            let regions = self.policy.lock().take_all_regions();
             self.record_clear();
             regions
         });
         begin.flat_map(move |regions| {
             let shards = (0..Index::SHARDS).map(|shard| self.clear_shard(shard));
-            let regions = regions.into_iter().map(|region| self.give_up(region));
+            let regions = regions.into_iter().map(|region| self.free_region(region));
             shards.chain(regions).chain(std::iter::once_with(|| self.close_unrecoverable_regions()))
         })
     }

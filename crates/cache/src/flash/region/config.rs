@@ -177,8 +177,8 @@ impl RegionConfig {
         })
     }
 
-    /// The minimum number of regions: each point may hold an open region, and besides the clean ones there must be a full region to
-    /// reclaim while another is filled.
+    /// The minimum number of regions: an open region at each insertion point, the clean regions, and two more, so that one region can be
+    /// reclaimed while another is filled.
     #[must_use]
     pub fn least_regions(&self) -> u32 {
         let open = u32::try_from(self.points()).expect("at most 16") + 2;

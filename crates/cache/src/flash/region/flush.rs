@@ -64,7 +64,7 @@ impl RegionStore {
         match written {
             Ok(()) if live => self.settle_region(&buffer, &records),
             Ok(()) => self.give_back(&buffer),
-            Err(_) => self.lose(&buffer, &records),
+            Err(_) => self.drop_unwritten(&buffer, &records),
         }
     }
 
@@ -123,7 +123,7 @@ impl RegionStore {
         let max_bytes = self.layout.max_write_bytes;
         Writing {
             left: ranges.into_iter().flat_map(|range| Layout::pieces(range, max_bytes)).collect(),
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             failed: VecDeque::new(),
             last_error: None,
             attempts_left: u32::from(self.config.write_attempts) - 1,
@@ -134,7 +134,7 @@ impl RegionStore {
     async fn attempt(&self, buffer: &Arc<RegionBuffer>, writing: &mut Writing, waiting: Waiting) {
         loop {
             writing.wait(waiting).await;
-            for Piece { range, outcome, .. } in writing.under_way.drain(..) {
+            for Piece { range, outcome, .. } in writing.in_flight.drain(..) {
                 match outcome.expect("all were waited for") {
                     Ok(_) => {
                         Counters::add(&self.counters.written_bytes, range.len());
@@ -151,7 +151,7 @@ impl RegionStore {
                 return;
             }
             let some = self.at_once(writing.left.len());
-            writing.under_way.extend(writing.left.drain(..some).map(|range| self.begin_piece(buffer, range)));
+            writing.in_flight.extend(writing.left.drain(..some).map(|range| self.begin_piece(buffer, range)));
         }
     }
 
@@ -196,7 +196,7 @@ impl RegionStore {
     }
 
     /// Drops the items of a region that could not be written, and frees its buffer. Readers must not find them afterwards.
-    fn lose(&self, buffer: &RegionBuffer, records: &[Record]) {
+    fn drop_unwritten(&self, buffer: &RegionBuffer, records: &[Record]) {
         let lost = records
             .iter()
             .filter(|record| {

@@ -52,15 +52,15 @@ pub(crate) const MAX_WIDE_HITS: u8 = u8::MAX;
 
 /// Runs `$body` on the locked shard of a hash, for either record width.
 macro_rules! in_shard {
-    ($index:expr, $hash:expr, |$shard:ident, $print:ident| $body:expr) => {
+    ($index:expr, $hash:expr, |$shard:ident, $fingerprint:ident| $body:expr) => {
         match &$index.shards {
             Shards::Narrow(shards) => {
-                let (shard, $print) = locate(shards, $hash);
+                let (shard, $fingerprint) = locate(shards, $hash);
                 let mut $shard = shard.lock();
                 $body
             }
             Shards::Wide(shards) => {
-                let (shard, $print) = locate(shards, $hash);
+                let (shard, $fingerprint) = locate(shards, $hash);
                 let mut $shard = shard.lock();
                 $body
             }
@@ -102,30 +102,30 @@ impl Index {
 
     /// The record of the item, if present.
     pub(crate) fn get(&self, hash: KeyHash) -> Option<Found> {
-        in_shard!(self, hash, |shard, print| shard.find(print).map(|at| shard.at(at).found()))
+        in_shard!(self, hash, |shard, fingerprint| shard.find(fingerprint).map(|at| shard.at(at).found()))
     }
 
     /// Returns the record and increments its hit count; the returned count is the old one.
     pub(crate) fn hit(&self, hash: KeyHash) -> Option<Found> {
-        in_shard!(self, hash, |shard, print| {
-            let at = shard.find(print)?;
+        in_shard!(self, hash, |shard, fingerprint| {
+            let at = shard.find(fingerprint)?;
             let record = shard.at(at);
             let found = record.found();
-            record.put(print, Found { hits: found.hits.saturating_add(1), ..found });
+            record.put(fingerprint, Found { hits: found.hits.saturating_add(1), ..found });
             Some(found)
         })
     }
 
     /// Inserts a record. Returns the record that it replaced.
     pub(crate) fn insert(&self, hash: KeyHash, item: Found) -> Option<Found> {
-        in_shard!(self, hash, |shard, print| match shard.find(print) {
+        in_shard!(self, hash, |shard, fingerprint| match shard.find(fingerprint) {
             Some(at) => {
                 let before = shard.at(at).found();
-                shard.at(at).put(print, item);
+                shard.at(at).put(fingerprint, item);
                 Some(before)
             }
             None => {
-                shard.push(Record::new(print, item));
+                shard.push(Record::new(fingerprint, item));
                 None
             }
         })
@@ -133,12 +133,12 @@ impl Index {
 
     /// Inserts an item whose key is certainly absent: at a restart, all items come from one index.
     pub(crate) fn insert_new(&self, hash: KeyHash, item: Found) {
-        in_shard!(self, hash, |shard, print| shard.push(Record::new(print, item)));
+        in_shard!(self, hash, |shard, fingerprint| shard.push(Record::new(fingerprint, item)));
     }
 
     /// Removes a record.
     pub(crate) fn remove(&self, hash: KeyHash) -> Option<Found> {
-        in_shard!(self, hash, |shard, print| shard.find(print).map(|at| shard.take(at).found()))
+        in_shard!(self, hash, |shard, fingerprint| shard.find(fingerprint).map(|at| shard.take(at).found()))
     }
 
     /// The record, if it still points to `address`.
@@ -148,8 +148,8 @@ impl Index {
 
     /// Removes the record if it still points to `address`.
     pub(crate) fn remove_at(&self, hash: KeyHash, address: Address) -> Option<Found> {
-        in_shard!(self, hash, |shard, print| {
-            let at = shard.find(print)?;
+        in_shard!(self, hash, |shard, fingerprint| {
+            let at = shard.find(fingerprint)?;
             (shard.at(at).found().address == address).then(|| shard.take(at).found())
         })
     }
@@ -157,11 +157,11 @@ impl Index {
     /// Moves the item from `address` to the location of `item`, if it is still there: a reinsertion must not restore an item that was
     /// removed or replaced meanwhile. Returns the old record.
     pub(crate) fn replace_at(&self, hash: KeyHash, address: Address, item: Found) -> Option<Found> {
-        in_shard!(self, hash, |shard, print| {
-            let at = shard.find(print)?;
+        in_shard!(self, hash, |shard, fingerprint| {
+            let at = shard.find(fingerprint)?;
             let before = shard.at(at).found();
             (before.address == address).then(|| {
-                shard.at(at).put(print, item);
+                shard.at(at).put(fingerprint, item);
                 before
             })
         })
@@ -169,13 +169,13 @@ impl Index {
 
     /// Calls `rank` with the record if it still points to `address`, and stores the rank that it returns, if any.
     pub(crate) fn rank_at(&self, hash: KeyHash, address: Address, rank: impl FnOnce(Found) -> Option<Rank>) {
-        in_shard!(self, hash, |shard, print| {
-            if let Some(at) = shard.find(print) {
+        in_shard!(self, hash, |shard, fingerprint| {
+            if let Some(at) = shard.find(fingerprint) {
                 let found = shard.at(at).found();
                 if found.address == address
                     && let Some(rank) = rank(found)
                 {
-                    shard.at(at).put(print, Found { rank, ..found });
+                    shard.at(at).put(fingerprint, Found { rank, ..found });
                 }
             }
         });
@@ -225,25 +225,25 @@ fn empty<const BYTES: usize>() -> Box<[Mutex<Shard<BYTES>>]> {
     std::iter::repeat_with(|| Mutex::new(Shard::new())).take(1 << SHARD_BITS).collect()
 }
 
-fn locate<T>(shards: &[T], hash: KeyHash) -> (&T, Print) {
-    // Remixed, because a store may receive only keys whose hashes share their top bits. The print takes the bits below those of the
-    // shard, not the lowest: a store that is one of several has keys with equal low bits after remixing, and the low bits of a print
+fn locate<T>(shards: &[T], hash: KeyHash) -> (&T, Fingerprint) {
+    // Remixed, because a store may receive only keys whose hashes share their top bits. The fingerprint takes the bits below those of the
+    // shard, not the lowest: a store that is one of several has keys with equal low bits after remixing, and the low bits of a fingerprint
     // select its partition.
     let mixed = hash.remix();
-    let print = (mixed >> (u64::BITS - SHARD_BITS - Print::BITS)) as u32 & Print::MASK;
-    (&shards[KeyHash(mixed).shard(SHARD_BITS)], Print(print))
+    let fingerprint = (mixed >> (u64::BITS - SHARD_BITS - Fingerprint::BITS)) as u32 & Fingerprint::MASK;
+    (&shards[KeyHash(mixed).shard(SHARD_BITS)], Fingerprint(fingerprint))
 }
 
 /// The bits of the hash that a record stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Print(u32);
+struct Fingerprint(u32);
 
-impl Print {
+impl Fingerprint {
     const BITS: u32 = 29;
     const MASK: u32 = (1 << Self::BITS) - 1;
 }
 
-/// 80 bits: print 29, address 40, size hint 8, hits 3.
+/// 80 bits: fingerprint 29, address 40, size hint 8, hits 3.
 const NARROW: usize = 10;
 /// 24 more bits: hits 5, rank 16, and 3 zeros.
 const WIDE: usize = 13;
@@ -252,20 +252,20 @@ const WIDE: usize = 13;
 struct Record<const BYTES: usize>([u8; BYTES]);
 
 impl<const BYTES: usize> Record<BYTES> {
-    const ADDRESS: u32 = Print::BITS;
+    const ADDRESS: u32 = Fingerprint::BITS;
     const SIZE: u32 = Self::ADDRESS + 40;
     const HITS: u32 = Self::SIZE + 8;
     const MAX_HITS: u8 = if BYTES == WIDE { MAX_WIDE_HITS } else { MAX_HITS };
     const RANK: u32 = Self::HITS + 8;
 
-    fn new(print: Print, item: Found) -> Self {
+    fn new(fingerprint: Fingerprint, item: Found) -> Self {
         let mut record = Self([0; BYTES]);
-        record.put(print, item);
+        record.put(fingerprint, item);
         record
     }
 
-    fn put(&mut self, print: Print, item: Found) {
-        let mut bits = u128::from(print.0)
+    fn put(&mut self, fingerprint: Fingerprint, item: Found) {
+        let mut bits = u128::from(fingerprint.0)
             | u128::from(item.address.0) << Self::ADDRESS
             | u128::from(item.size.0) << Self::SIZE
             | u128::from(item.hits.min(Self::MAX_HITS)) << Self::HITS;
@@ -275,8 +275,8 @@ impl<const BYTES: usize> Record<BYTES> {
         self.0.copy_from_slice(&bits.to_le_bytes()[..BYTES]);
     }
 
-    fn print(&self) -> Print {
-        Print(super::entry::u32_at(&self.0, 0) & Print::MASK)
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint(super::entry::u32_at(&self.0, 0) & Fingerprint::MASK)
     }
 
     fn found(&self) -> Found {
@@ -309,7 +309,7 @@ impl<const BYTES: usize> Partition<BYTES> {
         self.0.push(record);
     }
 
-    fn give_back_room(&mut self) {
+    fn shrink(&mut self) {
         if self.0.capacity() - self.0.len() >= 2 * CHUNK_RECORDS {
             self.0.shrink_to(self.0.len().next_multiple_of(CHUNK_RECORDS));
         }
@@ -335,15 +335,16 @@ impl<const BYTES: usize> Shard<BYTES> {
         Self { partitions: vec![Partition::default()], level: 0, next_split: 0, len: 0, room: 0 }
     }
 
-    fn partition_of(&self, print: Print) -> usize {
-        let low_bits = |bits: u32| print.0 as usize & ((1 << bits) - 1);
+    fn partition_of(&self, fingerprint: Fingerprint) -> usize {
+        let low_bits = |bits: u32| fingerprint.0 as usize & ((1 << bits) - 1);
         let partition = low_bits(self.level);
         if partition < self.next_split { low_bits(self.level + 1) } else { partition }
     }
 
-    fn find(&self, print: Print) -> Option<Place> {
-        let partition = self.partition_of(print);
-        let at = self.partitions[partition].0.iter().position(|record| record.print() == print)?;
+    fn find(&self, fingerprint: Fingerprint) -> Option<Place> {
+        let partition = self.partition_of(fingerprint);
+        let at =
+            self.partitions[partition].0.iter().position(|record| record.fingerprint() == fingerprint)?;
         Some((partition, at))
     }
 
@@ -352,10 +353,10 @@ impl<const BYTES: usize> Shard<BYTES> {
     }
 
     fn push(&mut self, record: Record<BYTES>) {
-        let partition = self.partition_of(record.print());
+        let partition = self.partition_of(record.fingerprint());
         self.change(partition, |partition| partition.push(record));
         self.len += 1;
-        if self.len > self.partitions.len() * MEAN_RECORDS && self.level < Print::BITS {
+        if self.len > self.partitions.len() * MEAN_RECORDS && self.level < Fingerprint::BITS {
             self.split();
         }
     }
@@ -364,7 +365,7 @@ impl<const BYTES: usize> Shard<BYTES> {
         self.len -= 1;
         self.change(partition, |partition| {
             let record = partition.0.swap_remove(at);
-            partition.give_back_room();
+            partition.shrink();
             record
         })
     }
@@ -382,7 +383,7 @@ impl<const BYTES: usize> Shard<BYTES> {
                     }
                     !leaves
                 });
-                partition.give_back_room();
+                partition.shrink();
             });
             self.len += self.partitions[at].0.len();
         }
@@ -402,13 +403,13 @@ impl<const BYTES: usize> Shard<BYTES> {
         let bit = 1 << self.level;
         let mut moved = Partition::default();
         self.change(self.next_split, |partition| {
-            let is_moved = |record: &&Record<BYTES>| record.print().0 & bit != 0;
+            let is_moved = |record: &&Record<BYTES>| record.fingerprint().0 & bit != 0;
             moved
                 .0
                 .reserve_exact(partition.0.iter().filter(is_moved).count().next_multiple_of(CHUNK_RECORDS));
             moved.0.extend(partition.0.iter().filter(is_moved));
-            partition.0.retain(|record| record.print().0 & bit == 0);
-            partition.give_back_room();
+            partition.0.retain(|record| record.fingerprint().0 & bit == 0);
+            partition.shrink();
         });
         self.room += moved.0.capacity();
         if self.partitions.len() == self.partitions.capacity() {

@@ -107,7 +107,7 @@ struct Victim<'a> {
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
         if self.is_empty {
-            self.store.give_up(self.region);
+            self.store.free_region(self.region);
         } else {
             self.store.policy.lock().returned(self.region, self.point);
         }
@@ -189,7 +189,13 @@ impl RegionStore {
                 }
                 for leaving in &wanted[run.items.clone()] {
                     let bytes = read.as_ref().ok().map(|bytes| &bytes[leaving.start - run.blocks.start..]);
-                    self.see_out(leaving, bytes, Seal::of(filling.store, filling.sequence), waiting).await;
+                    self.reinsert_or_evict(
+                        leaving,
+                        bytes,
+                        Seal::of(filling.store, filling.sequence),
+                        waiting,
+                    )
+                    .await;
                 }
             }
         }
@@ -263,7 +269,7 @@ impl RegionStore {
     }
 
     /// Reinserts or evicts an item. `bytes` begin with its entry; `None` if the read failed.
-    async fn see_out(&self, leaving: &Leaving, bytes: Option<&[u8]>, seal: Seal, waiting: Waiting) {
+    async fn reinsert_or_evict(&self, leaving: &Leaving, bytes: Option<&[u8]>, seal: Seal, waiting: Waiting) {
         let entry = bytes.and_then(|bytes| {
             let entry =
                 Entry::decode(bytes, seal).and_then(|entry| entry.verify_value(bytes).map(|()| entry));
@@ -367,7 +373,7 @@ impl RegionStore {
                 self.flush(sealed, waiting, Persistence::Retry).await;
             } else if !self.needs.items {
                 return None;
-            } else if let Some(staged) = self.stage_beside(item, placing) {
+            } else if let Some(staged) = self.stage_anywhere(item, placing) {
                 return Some(staged);
             } else if self.supply.is_flushing() {
                 region_returned.await;

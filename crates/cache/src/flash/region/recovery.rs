@@ -244,7 +244,7 @@ impl RegionStore {
         for some in snapshot.held.chunks(TABLES_AT_ONCE) {
             let read = join_all(some.iter().map(|it| store.read_held(&it.held, waiting))).await;
             for (region, records) in some.iter().zip(read) {
-                if store.take_in(region, records.as_deref(), knows_ranks) {
+                if store.restore_items(region, records.as_deref(), knows_ranks) {
                     in_order.push((region.held.id, region.held.priority));
                 } else {
                     dropped.push(region.held);
@@ -269,7 +269,7 @@ impl RegionStore {
 
     /// Inserts the live items of a region into the index, with their ranks if these are still valid; `false` if the region's table is
     /// lost.
-    fn take_in(&self, region: &HeldBytes<'_>, records: Option<&[Record]>, knows_ranks: bool) -> bool {
+    fn restore_items(&self, region: &HeldBytes<'_>, records: Option<&[Record]>, knows_ranks: bool) -> bool {
         let held = &region.held;
         let live = held.live as usize;
         let Some(records) = records else {

@@ -26,7 +26,7 @@ pub(crate) struct Flush {
 pub(super) struct Writing {
     /// Parts that are not submitted yet.
     pub(super) left: VecDeque<Range<usize>>,
-    pub(super) under_way: Vec<Piece>,
+    pub(super) in_flight: Vec<Piece>,
     /// Failed parts, for the next attempt.
     pub(super) failed: VecDeque<Range<usize>>,
     pub(super) last_error: Option<IoError>,
@@ -52,7 +52,7 @@ impl Flush {
 impl Writing {
     /// Waits for the transfers in flight. An outcome is stored as soon as it is known, so dropping this future loses none.
     pub(super) async fn wait(&mut self, waiting: Waiting) {
-        let missing = self.under_way.iter_mut().filter(|piece| piece.outcome.is_none());
+        let missing = self.in_flight.iter_mut().filter(|piece| piece.outcome.is_none());
         match waiting {
             Waiting::Thread => missing.for_each(|piece| event_loop::wait_for(piece.end())),
             Waiting::Task => drop(join_all(missing.map(Piece::end)).await),

@@ -4,15 +4,15 @@
 //! snapshot  0       8        12     16       20        24      32         40        44        48
 //!           | magic | format | unit | region | regions | store | next     | regions | regions |
 //!           |       |        | bytes| bytes  |         |       | sequence | held    | retired |
-//!           then the regions held, next victim first; the retired regions, 4 bytes each; in format 2 what the policy
-//!           saved: its length in 4 bytes, and it; crc32c of all before
+//!           then the regions held, next victim first; the retired regions, 4 bytes each; in format 2 the policy's
+//!           state, after its length in 4 bytes; crc32c of all bytes before it
 //! region    0    4          5       6          14        18
 //!           | id | priority | point | sequence | entries | live | items …
 //!                                                          22
-//! item      a varint of 8 * units from the beginning of the item before (the first: from the region's) + hits mod 8;
-//!           in format 2 another, of 32 * rank + hits div 8
+//! item      a varint of 8 * d + hits mod 8, where d is the distance in units from the start of the previous item,
+//!           or of the region for the first one; in format 2 another varint, of 32 * rank + hits div 8
 //! ```
-//! Format 2 is for policies that give items places of their own.
+//! Format 2 is for policies that give each item a rank.
 
 use super::InsertionPoint;
 use super::entry::{MAX_HITS, crc32c};

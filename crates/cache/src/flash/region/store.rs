@@ -251,7 +251,7 @@ impl RegionStore {
     }
 
     /// Stages an item at any point whose open region has space, for an item that must not be lost.
-    pub(super) fn stage_beside(&self, item: &FlashItem<'_>, placing: Placing) -> Option<Staged> {
+    pub(super) fn stage_anywhere(&self, item: &FlashItem<'_>, placing: Placing) -> Option<Staged> {
         let units = self.units(item).ok()?;
         let fit = |point: &Point| {
             point.open.lock().as_ref()?.reserve_if_fits(item.hash, units, item.expiry_seconds)
@@ -456,8 +456,8 @@ impl RegionStore {
     }
 
     /// The state of the device, derived from failed writes.
-    pub(crate) fn troubles(&self) -> WriteHealth {
-        self.supply.troubles()
+    pub(crate) fn write_health(&self) -> WriteHealth {
+        self.supply.write_health()
     }
 
     /// Number of items that readers can find.

@@ -23,20 +23,20 @@ pub(crate) enum Claim {
     Reinserted,
 }
 
-/// See the module. The store and its buffers share it; a dropped buffer returns its memory here.
+/// The clean regions and free buffers of a store. The store and its buffers share it: a dropped buffer returns its memory here.
 pub(crate) struct Supply {
-    stock: Mutex<Stock>,
+    state: Mutex<SupplyState>,
     /// Notified when a region or a buffer is returned for which an insertion may be waiting.
     pub(crate) region_returned: Event,
     /// Notified when [`super::RegionStore::step`] has work.
     pub(crate) work: Event,
     region_bytes: usize,
-    /// Whether reinsertions used the reserve of regions and no reclaim has refilled it. Kept beside the stock because every insertion reads
+    /// Whether reinsertions used the reserve of regions and no reclaim has refilled it. Kept beside the state because every insertion reads
     /// it.
     below_reserve: AtomicBool,
 }
 
-struct Stock {
+struct SupplyState {
     clean: VecDeque<RegionId>,
     /// Empty regions that must be trimmed before they are clean.
     untrimmed: VecDeque<RegionId>,
@@ -93,7 +93,7 @@ impl Supply {
         regions: usize,
         most_reclaiming: usize,
     ) -> Self {
-        let stock = Stock {
+        let state = SupplyState {
             clean: VecDeque::new(),
             untrimmed: VecDeque::new(),
             changing: HashMap::new(),
@@ -110,7 +110,7 @@ impl Supply {
             retired: Vec::new(),
         };
         Self {
-            stock: Mutex::new(stock),
+            state: Mutex::new(state),
             region_returned: Event::new(),
             work: Event::new(),
             region_bytes,
@@ -120,43 +120,43 @@ impl Supply {
 
     /// Takes a clean region and a buffer for it. `None` if either is missing.
     pub(crate) fn take(&self, claim: Claim) -> Option<(RegionId, IoBuffer)> {
-        let mut stock = self.stock.lock();
-        if !stock.has(claim) {
+        let mut state = self.state.lock();
+        if !state.has(claim) {
             return None;
         }
-        let region = stock.clean.pop_front()?;
-        let spare = stock.spare.pop();
+        let region = state.clean.pop_front()?;
+        let spare = state.spare.pop();
         if spare.is_none() {
-            stock.unallocated -= 1;
+            state.unallocated -= 1;
         }
-        self.note_reserve(&stock);
-        drop(stock);
+        self.note_reserve(&state);
+        drop(state);
         self.work.notify(usize::MAX);
         Some((region, spare.unwrap_or_else(|| IoBuffer::zeroed(self.region_bytes))))
     }
 
     /// Whether [`take`](Self::take) would return a region.
     pub(crate) fn has(&self, claim: Claim) -> bool {
-        self.stock.lock().has(claim)
+        self.state.lock().has(claim)
     }
 
     /// Returns a region to the clean ones, immediately or when its last request in flight completes.
     pub(crate) fn give_region(&self, region: RegionId) {
-        let mut stock = self.stock.lock();
-        if let Some(changing) = stock.changing.get_mut(&region) {
+        let mut state = self.state.lock();
+        if let Some(changing) = state.changing.get_mut(&region) {
             changing.is_given = true;
             return;
         }
-        stock.clean.push_back(region);
-        self.note_reserve(&stock);
-        drop(stock);
+        state.clean.push_back(region);
+        self.note_reserve(&state);
+        drop(state);
         self.region_returned.notify(usize::MAX);
     }
 
     /// A completion and its receiver for a request that changes a region. The region is not clean before the request completes: the
     /// device executes a submitted request even if its task is dropped, and would otherwise overwrite the next content of the region.
     pub(crate) fn begin_change(self: &Arc<Self>, region: RegionId) -> (Completion, Pending) {
-        self.stock.lock().changing.entry(region).or_default().requests += 1;
+        self.state.lock().changing.entry(region).or_default().requests += 1;
         let (notified, pending) = Completion::pair();
         let supply = Arc::clone(self);
         let completion = Completion::new(move |outcome| {
@@ -167,14 +167,14 @@ impl Supply {
     }
 
     fn end_change(&self, region: RegionId) {
-        let mut stock = self.stock.lock();
-        let changing = stock.changing.get_mut(&region).expect("a change that ends has begun");
+        let mut state = self.state.lock();
+        let changing = state.changing.get_mut(&region).expect("a change that ends has begun");
         changing.requests -= 1;
         if changing.requests > 0 {
             return;
         }
-        let is_given = stock.changing.remove(&region).is_some_and(|changing| changing.is_given);
-        drop(stock);
+        let is_given = state.changing.remove(&region).is_some_and(|changing| changing.is_given);
+        drop(state);
         if is_given {
             self.give_region(region);
         } else {
@@ -184,27 +184,27 @@ impl Supply {
 
     /// Whether the device is changing some region.
     pub(crate) fn is_changing(&self) -> bool {
-        !self.stock.lock().changing.is_empty()
+        !self.state.lock().changing.is_empty()
     }
 
     /// Queues an empty region for its trim, after which it is clean.
     pub(crate) fn give_untrimmed(&self, region: RegionId) {
-        self.stock.lock().untrimmed.push_back(region);
+        self.state.lock().untrimmed.push_back(region);
         self.work.notify(usize::MAX);
     }
 
     /// The next region to be trimmed.
     pub(crate) fn next_untrimmed(&self) -> Option<RegionId> {
-        self.stock.lock().untrimmed.pop_front()
+        self.state.lock().untrimmed.pop_front()
     }
 
     /// Whether there are regions to be trimmed.
     pub(crate) fn has_untrimmed(&self) -> bool {
-        !self.stock.lock().untrimmed.is_empty()
+        !self.state.lock().untrimmed.is_empty()
     }
 
-    fn note_reserve(&self, stock: &Stock) {
-        self.below_reserve.store(stock.clean.len() < stock.reserve, Ordering::Relaxed);
+    fn note_reserve(&self, state: &SupplyState) {
+        self.below_reserve.store(state.clean.len() < state.reserve, Ordering::Relaxed);
     }
 
     /// Whether reinsertions have used the reserve.
@@ -214,43 +214,43 @@ impl Supply {
 
     /// Takes a region out of service until a [test](Self::next_test) of it succeeds.
     pub(crate) fn retire_region(&self, region: RegionId, plan: TestPlan) {
-        let mut stock = self.stock.lock();
-        stock.in_service -= 1;
-        stock.retired.push((region, plan));
-        drop(stock);
+        let mut state = self.state.lock();
+        state.in_service -= 1;
+        state.retired.push((region, plan));
+        drop(state);
         self.region_returned.notify(usize::MAX);
     }
 
     /// A retired region whose test is due. The caller tests it, and then [returns it to service](Self::return_to_service) or
     /// [puts it back](Self::put_back_retired).
     pub(crate) fn next_test(&self, now_ns: u64) -> Option<(RegionId, TestPlan)> {
-        let mut stock = self.stock.lock();
-        let at = stock.retired.iter().position(|(_, plan)| plan.due_ns <= now_ns)?;
-        Some(stock.retired.swap_remove(at))
+        let mut state = self.state.lock();
+        let at = state.retired.iter().position(|(_, plan)| plan.due_ns <= now_ns)?;
+        Some(state.retired.swap_remove(at))
     }
 
     /// Returns a retired region to the list after its test failed or was dropped.
     pub(crate) fn put_back_retired(&self, region: RegionId, plan: TestPlan) {
-        self.stock.lock().retired.push((region, plan));
+        self.state.lock().retired.push((region, plan));
     }
 
     /// Returns a retired region to service as clean, after its test write succeeded.
     pub(crate) fn return_to_service(&self, region: RegionId) {
-        self.stock.lock().in_service += 1;
+        self.state.lock().in_service += 1;
         self.give_region(region);
     }
 
     /// Counts a successful region write. If it ends an outage, the pauses of all failed regions end too.
     pub(crate) fn write_succeeded(&self) {
-        let mut stock = self.stock.lock();
-        if stock.outage.succeeded() {
-            stock.sealed.iter_mut().for_each(|flush| flush.due_ns = 0);
+        let mut state = self.state.lock();
+        if state.outage.succeeded() {
+            state.sealed.iter_mut().for_each(|flush| flush.due_ns = 0);
         }
     }
 
     /// Counts a failed region write and decides whether the region is retried.
     pub(crate) fn write_failed(&self, flush: &mut Flush, error: String, now_ns: u64) -> Verdict {
-        let verdict = self.stock.lock().outage.failed(&mut flush.failures, error, now_ns);
+        let verdict = self.state.lock().outage.failed(&mut flush.failures, error, now_ns);
         if let Verdict::Retry { due_ns, .. } = verdict {
             flush.due_ns = due_ns;
         }
@@ -259,115 +259,115 @@ impl Supply {
 
     /// Whether writes fail: during an outage, or if every sealed region waits for the retry of a failed write. New items do not wait then.
     pub(crate) fn is_failing(&self) -> bool {
-        self.stock.lock().is_failing()
+        self.state.lock().is_failing()
     }
 
     /// The store's part of the health report.
-    pub(crate) fn troubles(&self) -> WriteHealth {
-        let stock = self.stock.lock();
-        let to_retry = stock.sealed.iter().filter(|flush| flush.failures.is_some()).count();
+    pub(crate) fn write_health(&self) -> WriteHealth {
+        let state = self.state.lock();
+        let to_retry = state.sealed.iter().filter(|flush| flush.failures.is_some()).count();
         WriteHealth {
-            is_failing: stock.is_failing(),
-            regions_to_retry: to_retry + stock.flushing_again,
-            last_error: stock.outage.last_error().map(str::to_owned),
+            is_failing: state.is_failing(),
+            regions_to_retry: to_retry + state.flushing_again,
+            last_error: state.outage.last_error().map(str::to_owned),
         }
     }
 
     /// The time of the next retry or test, if any is pending.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
-        let stock = self.stock.lock();
-        let pauses = |flush: &&Flush| flush.failures.is_some() || stock.outage.is_on();
-        let retry = stock.sealed.iter().filter(pauses);
-        let retry = retry.map(|flush| flush.due_ns.max(stock.outage.resume_ns()));
-        retry.chain(stock.retired.iter().map(|(_, plan)| plan.due_ns)).min()
+        let state = self.state.lock();
+        let pauses = |flush: &&Flush| flush.failures.is_some() || state.outage.is_failing();
+        let retry = state.sealed.iter().filter(pauses);
+        let retry = retry.map(|flush| flush.due_ns.max(state.outage.resume_ns()));
+        retry.chain(state.retired.iter().map(|(_, plan)| plan.due_ns)).min()
     }
 
     /// Returns a buffer. `None` if a request in flight still uses it: the buffer is freed when the request completes, and a new one may
     /// be allocated instead.
     pub(crate) fn give_buffer(&self, buffer: Option<IoBuffer>) {
-        let mut stock = self.stock.lock();
+        let mut state = self.state.lock();
         match buffer {
-            Some(buffer) => stock.spare.push(buffer),
-            None => stock.unallocated += 1,
+            Some(buffer) => state.spare.push(buffer),
+            None => state.unallocated += 1,
         }
-        drop(stock);
+        drop(state);
         self.region_returned.notify(usize::MAX);
     }
 
     /// Queues a full region without pending reservations for its flush.
     pub(crate) fn seal(&self, buffer: Arc<RegionBuffer>) {
-        self.stock.lock().sealed.push_back(Flush::new(buffer));
+        self.state.lock().sealed.push_back(Flush::new(buffer));
         self.work.notify(usize::MAX);
     }
 
     /// Queues an interrupted flush again, behind the others: its transfer may take long.
     pub(crate) fn put_back(&self, flush: Flush) {
-        self.stock.lock().sealed.push_back(flush);
+        self.state.lock().sealed.push_back(flush);
         self.work.notify(usize::MAX);
     }
 
     /// The next region to flush; `None` while writes pause. The caller must call [`flush_ended`](Self::flush_ended).
     pub(crate) fn next_sealed(&self, now_ns: u64) -> Option<Flush> {
-        let mut stock = self.stock.lock();
-        let at = stock.due(now_ns)?;
-        stock.take_sealed(at)
+        let mut state = self.state.lock();
+        let at = state.due(now_ns)?;
+        state.take_sealed(at)
     }
 
     /// As [`next_sealed`](Self::next_sealed), but ignores pauses: for a store that is being closed.
     pub(crate) fn next_sealed_or_paused(&self) -> Option<Flush> {
-        self.stock.lock().take_sealed(0)
+        self.state.lock().take_sealed(0)
     }
 
     /// Ends a flush, successful or not. `had_failed`: the region's previous write had failed.
     pub(crate) fn flush_ended(&self, had_failed: bool) {
-        let mut stock = self.stock.lock();
-        stock.flushing -= 1;
-        stock.flushing_again -= usize::from(had_failed);
-        drop(stock);
+        let mut state = self.state.lock();
+        state.flushing -= 1;
+        state.flushing_again -= usize::from(had_failed);
+        drop(state);
         self.region_returned.notify(usize::MAX);
     }
 
     /// Whether a flush is running, which will free a buffer.
     pub(crate) fn is_flushing(&self) -> bool {
-        self.stock.lock().flushing > 0
+        self.state.lock().flushing > 0
     }
 
     /// Whether there are sealed regions to be flushed now.
     pub(crate) fn has_sealed(&self, now_ns: u64) -> bool {
-        self.stock.lock().due(now_ns).is_some()
+        self.state.lock().due(now_ns).is_some()
     }
 
     /// Whether there are retired regions to be tested now.
     pub(crate) fn has_test(&self, now_ns: u64) -> bool {
-        self.stock.lock().retired.iter().any(|(_, plan)| plan.due_ns <= now_ns)
+        self.state.lock().retired.iter().any(|(_, plan)| plan.due_ns <= now_ns)
     }
 
     /// Whether fewer than `target` regions are clean or about to be clean, and another reclaim may start.
     pub(crate) fn needs_reclaim(&self, target: usize) -> bool {
-        self.stock.lock().needs_reclaim(target)
+        self.state.lock().needs_reclaim(target)
     }
 
     /// Starts a reclaim if [`needs_reclaim`](Self::needs_reclaim) holds. The reclaim counts as running until the result is dropped.
     pub(crate) fn start_reclaim(&self, target: usize) -> Option<Reclaiming<'_>> {
-        let mut stock = self.stock.lock();
-        let needed = stock.needs_reclaim(target);
-        stock.reclaiming += usize::from(needed);
+        let mut state = self.state.lock();
+        let needed = state.needs_reclaim(target);
+        state.reclaiming += usize::from(needed);
         needed.then(|| Reclaiming(self))
     }
 
     /// Regions that are not retired.
     pub(crate) fn in_service(&self) -> usize {
-        self.stock.lock().in_service
+        self.state.lock().in_service
     }
 
     /// Clean regions.
     pub(crate) fn clean(&self) -> usize {
-        self.stock.lock().clean.len()
+        self.state.lock().clean.len()
     }
 
     /// Drops the sealed regions when the store ends: their buffers hold references to this supply, a cycle.
     pub(crate) fn close(&self) {
-        let sealed = std::mem::take(&mut self.stock.lock().sealed);
+        let sealed = std::mem::take(&mut self.state.lock().sealed);
         drop(sealed);
     }
 }
@@ -377,13 +377,13 @@ pub(crate) struct Reclaiming<'a>(&'a Supply);
 
 impl Drop for Reclaiming<'_> {
     fn drop(&mut self) {
-        self.0.stock.lock().reclaiming -= 1;
+        self.0.state.lock().reclaiming -= 1;
         // Other tasks may have been refused because of this reclaim, or must start another if it was dropped.
         self.0.work.notify(usize::MAX);
     }
 }
 
-impl Stock {
+impl SupplyState {
     /// The first sealed region whose pause is over.
     fn due(&self, now_ns: u64) -> Option<usize> {
         let due = || self.sealed.iter().position(|flush| flush.due_ns <= now_ns);
@@ -402,7 +402,7 @@ impl Stock {
         let all_failed = || {
             self.flushing == self.flushing_again && self.sealed.iter().all(|flush| flush.failures.is_some())
         };
-        has_any && (self.outage.is_on() || all_failed())
+        has_any && (self.outage.is_failing() || all_failed())
     }
 
     fn needs_reclaim(&self, target: usize) -> bool {

@@ -11,7 +11,7 @@ use super::store::{Content, RegionStore};
 impl RegionStore {
     /// Marks the content of a region as dead. Readers with an older address detect this before the trim or the next filling overwrites
     /// it.
-    pub(super) fn give_up(&self, region: RegionId) {
+    pub(super) fn free_region(&self, region: RegionId) {
         *self.region(region).content.lock() = Content::Clean;
         if self.config.trim {
             self.supply.give_untrimmed(region);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::bucket::BucketId;
 
 /// Buckets that share a word.
-pub const BITS_A_WORD: u32 = u64::BITS;
+pub const BITS_PER_WORD: u32 = u64::BITS;
 
 pub struct Bits(Box<[AtomicU64]>);
 
@@ -28,7 +28,7 @@ impl Bits {
         }
     }
 
-    /// Unsets the bits of one word: those of [`BITS_A_WORD`] buckets side by side.
+    /// Unsets the bits of one word: those of [`BITS_PER_WORD`] buckets side by side.
     pub fn clear_word(&self, index: usize) {
         self.0[index].store(0, Ordering::Release);
     }

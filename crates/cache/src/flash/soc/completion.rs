@@ -53,7 +53,7 @@ impl<'soc> WriteInFlight<'soc> {
     pub(super) async fn end(mut self, waiting: Waiting) -> Progress {
         let mut is_written = false;
         if let Some(write) = &mut self.write {
-            while let Some(transfer) = &mut write.under_way {
+            while let Some(transfer) = &mut write.in_flight {
                 is_written = true;
                 let ended = transfer.await;
                 write.transfer_ended(self.soc, &ended.map(drop), waiting);
@@ -68,7 +68,7 @@ impl<'soc> WriteInFlight<'soc> {
 impl Write {
     /// Counts the completed transfer, and starts the next one if the write needs another.
     fn transfer_ended(&mut self, soc: &Soc, ended: &Result<(), IoError>, waiting: Waiting) {
-        self.under_way = None;
+        self.in_flight = None;
         count_transfer(soc, self.group.first, ended);
         // If the buckets of a group fail one by one, the first failure shows the state of the device.
         let is_first = match &self.outcome {
@@ -117,7 +117,7 @@ impl Write {
                 buffer: Arc::clone(&self.buffer),
                 start: self.start + at * soc.config.bucket_bytes as usize,
                 changes: vec![std::mem::take(&mut self.changes[at])],
-                under_way: None,
+                in_flight: None,
                 outcome: Outcome::Singly(vec![Single::Failed]),
                 failures: self.failures,
             };
@@ -141,7 +141,7 @@ impl Write {
             |change: &Change| change.items_after == 0 && !change.must_be_written(soc.journal.is_some());
         let empty = singles.iter_mut().zip(&self.changes).filter(|(_, change)| is_empty(change));
         empty.for_each(|(single, _)| *single = Single::Written);
-        // The other buckets would fail too; they are retried together.
+        // The device fails, so the remaining buckets would fail too: they are retried together.
         if singles.contains(&Single::Failed) && soc.is_failing() && !soc.is_settling() {
             let waiting = singles.iter_mut().filter(|single| **single == Single::Waits);
             waiting.for_each(|single| *single = Single::Failed);
@@ -154,7 +154,7 @@ impl Write {
                 data: IoSlice::new(Arc::clone(&self.buffer), start..start + bucket_bytes),
                 placement: soc.placement,
             };
-            self.under_way = Some(waiting.start(&*soc.device, request));
+            self.in_flight = Some(waiting.start(&*soc.device, request));
         }
     }
 
@@ -194,7 +194,7 @@ impl Write {
                 soc.filters.rebuild(id, &bucket.fingerprints());
                 soc.written.set(id, true);
             } else {
-                soc.disown(id);
+                soc.mark_empty(id);
             }
             change.count(&mut shard.stats);
             // An empty bucket is usually not written by itself.

@@ -15,8 +15,8 @@ pub enum LeavingState {
     Leaves,
     /// The item's key was stored on flash again.
     StoredAgain,
-    /// Its key was removed or replaced. Contains the reason if the destructor must still be called; `None` if it was called for a copy in
-    /// DRAM.
+    /// The item's key was removed or replaced. Holds the reason if the destructor must still be called, and `None` if it was called for a
+    /// copy in DRAM.
     Forgotten(Option<Removal>),
 }
 

@@ -85,7 +85,7 @@ impl Lookup<'_> {
                 shard.stats.count_unusable(why);
                 // With a journal, removals of its items are still recorded: it may be readable after a restart.
                 if self.soc.journal.is_none() {
-                    self.soc.disown(bucket);
+                    self.soc.mark_empty(bucket);
                 }
                 Step::Done(None)
             }

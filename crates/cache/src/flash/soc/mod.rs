@@ -65,7 +65,7 @@ use write::Write;
 
 const SHARDS: usize = 64;
 
-const _: () = assert!(pending::RUN == bits::BITS_A_WORD, "a shard's buckets share no word with another's");
+const _: () = assert!(pending::RUN == bits::BITS_PER_WORD, "a shard's buckets share no word with another's");
 
 /// A small-object cache on a range of a device.
 pub struct Soc {
@@ -338,7 +338,7 @@ impl Soc {
                 || self.shards.iter().any(|shard| shard.lock().has_due())
         };
         let has_work = self.pending_bytes() >= self.config.pending_limit_bytes / 2
-            || self.has_held_due()
+            || self.has_due_retry()
             || self.is_journal_half_full();
         (has_work && !self.pauses.is_pause())
             || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
@@ -427,7 +427,7 @@ impl Soc {
     }
 
     /// Marks the bucket as empty in memory; the device is not written. The caller holds the lock of its shard or is its writer.
-    fn disown(&self, bucket: BucketId) {
+    fn mark_empty(&self, bucket: BucketId) {
         self.written.set(bucket, false);
         self.filters.clear(bucket);
     }

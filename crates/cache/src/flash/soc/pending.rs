@@ -244,7 +244,7 @@ impl Shard {
         removal
     }
 
-    /// Moves all pending buckets ahead of the others. Returns the time for [`has_from_before`](Self::has_from_before).
+    /// Moves all pending buckets ahead of the others. Returns the time for [`has_older_than`](Self::has_older_than).
     pub fn begin_settle(&mut self) -> SettleNumber {
         self.settles.0 += 1;
         let waiting = self.buckets.keys().copied().filter(|&bucket| self.can_be_taken(bucket));
@@ -252,9 +252,9 @@ impl Shard {
         self.settles
     }
 
-    /// Whether an entry from before this time is still pending or being written.
-    pub fn has_from_before(&self, moment: SettleNumber) -> bool {
-        self.buckets.values().any(|list| list.is_from_before(moment))
+    /// Whether an entry older than this settle number is pending or being written.
+    pub fn has_older_than(&self, number: SettleNumber) -> bool {
+        self.buckets.values().any(|list| list.is_older_than(number))
     }
 
     /// Whether `settle` waits for a bucket that is still pending.
@@ -491,10 +491,10 @@ impl Waitlist {
         self.fresh.push(waiter);
     }
 
-    fn is_from_before(&self, moment: SettleNumber) -> bool {
+    fn is_older_than(&self, number: SettleNumber) -> bool {
         let is_being_written = matches!(self.state, State::Writing(_));
-        (!self.fresh.is_empty() && self.fresh_since < moment)
-            || (is_being_written && self.frozen_since < moment)
+        (!self.fresh.is_empty() && self.fresh_since < number)
+            || (is_being_written && self.frozen_since < number)
     }
 
     /// Entries of the write in flight, cleared or not.

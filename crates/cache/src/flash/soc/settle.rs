@@ -11,12 +11,12 @@ impl Soc {
     /// Waits until all entries that are pending now are on flash or lost. Another task must be stepping.
     pub async fn settle(&self) {
         let _settling = Settling::begin(&self.settling);
-        let moments: Vec<_> = self.shards.iter().map(|shard| shard.lock().begin_settle()).collect();
-        for (shard, moment) in self.shards.iter().zip(moments) {
+        let settle_numbers: Vec<_> = self.shards.iter().map(|shard| shard.lock().begin_settle()).collect();
+        for (shard, number) in self.shards.iter().zip(settle_numbers) {
             loop {
                 // Each completed write notifies `room`.
                 let written = self.room.listen();
-                if !shard.lock().has_from_before(moment) {
+                if !shard.lock().has_older_than(number) {
                     break;
                 }
                 self.work.notify(usize::MAX);

@@ -34,7 +34,7 @@ pub struct Write {
     pub start: usize,
     pub changes: Vec<Change>,
     /// The transfer in flight, if there is one.
-    pub under_way: Option<Pending>,
+    pub in_flight: Option<Pending>,
     pub outcome: Outcome,
     /// The failed attempts, if there were any.
     pub failures: Option<Failures>,

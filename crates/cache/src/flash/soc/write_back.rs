@@ -74,7 +74,7 @@ impl Soc {
 
     pub(super) fn anything_to_take(&self) -> bool {
         self.has_left_over()
-            || self.has_held_due()
+            || self.has_due_retry()
             || self.shards.iter().any(|shard| shard.lock().has_takeable())
     }
 
@@ -103,9 +103,9 @@ impl Soc {
         }
         let (group, buffer) = (claim.begin(), Arc::new(buffer));
         let is_new = changes.iter().any(|change| change.must_be_written(self.journal.is_some()));
-        let under_way = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
+        let in_flight = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
         let (outcome, failures) = (Outcome::Whole, None);
-        WriteInFlight::of(self, Write { group, buffer, start: 0, changes, under_way, outcome, failures })
+        WriteInFlight::of(self, Write { group, buffer, start: 0, changes, in_flight, outcome, failures })
             .end(waiting)
             .await
     }
@@ -193,12 +193,12 @@ impl Soc {
     }
 
     /// Whether a held write can be retried now.
-    pub(super) fn has_held_due(&self) -> bool {
-        self.held.next_due_ns().is_some_and(|due_ns| self.is_held_due(due_ns))
+    pub(super) fn has_due_retry(&self) -> bool {
+        self.held.next_due_ns().is_some_and(|due_ns| self.is_retry_due(due_ns))
     }
 
     /// While the device fails, its pause determines the time of the next retry.
-    fn is_held_due(&self, due_ns: u64) -> bool {
+    fn is_retry_due(&self, due_ns: u64) -> bool {
         self.is_settling()
             || if self.is_failing() { !self.pauses.is_pause() } else { self.pauses.is_over(due_ns) }
     }
@@ -206,7 +206,7 @@ impl Soc {
     /// Retries the held writes that are due: one while the device fails, otherwise all.
     pub(super) fn take_held(&self, waiting: Waiting) -> impl Iterator<Item = WriteInFlight<'_>> {
         let most = if self.is_failing() && !self.is_settling() { 1 } else { usize::MAX };
-        let writes = self.held.take(most, |due_ns| self.is_held_due(due_ns));
+        let writes = self.held.take(most, |due_ns| self.is_retry_due(due_ns));
         writes.into_iter().map(move |mut write| {
             write.retry(self, waiting);
             WriteInFlight::of(self, write)

@@ -1,13 +1,13 @@
-//! A device that writes metadata with its own placement handle, instead of the one of each request.
+//! A device for metadata, which replaces the placement handle of each write.
 //!
-//! Superblocks and snapshots are written only at opening and closing, so for most drives the default handle, which is free, is the best
-//! choice.
+//! Superblocks and snapshots are written only at opening and closing, so on most drives the default handle, which no data uses, is the
+//! best choice.
 
 use std::sync::Arc;
 
 use device::{Completion, Device, Outcome, PlacementHandle, Request};
 
-/// See the module.
+/// Passes requests to a device, with one placement handle for all writes.
 pub struct Placed {
     device: Arc<dyn Device>,
     placement: PlacementHandle,

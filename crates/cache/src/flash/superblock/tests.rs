@@ -140,7 +140,7 @@ const GOLDEN_CHECKSUMS: [(u64, u64, [u8; 4]); 3] =
     [(0, 0, [137, 164, 201, 170]), (18, 0, [138, 214, 61, 87]), (18, 19, [126, 139, 213, 204])];
 
 #[test]
-fn rewritten_store_has_the_new_clear_time_in_both_copies_and_keeps_its_life() {
+fn rewritten_store_has_the_new_clear_time_in_both_copies_and_keeps_its_session() {
     let device = MemoryDevice::new(CAPACITY);
     let mut store = store();
     block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
@@ -181,7 +181,7 @@ fn damaged_newest_superblock_does_not_restore_an_older_snapshot() {
     let device = MemoryDevice::new(CAPACITY);
     let mut store = store();
     block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
-    block_on(close(&mut store, b"first life", &device)).unwrap();
+    block_on(close(&mut store, b"first snapshot", &device)).unwrap();
     let (mut store, _) = store.reopened(layout(), FINGERPRINT);
     block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
     overwrite(&device, store.sequence % 2 * COPY_BYTES, &[0; 64]);

@@ -57,7 +57,7 @@ fn reads_of_an_evicted_region_are_spread_over_inserts() {
     assert!(log.stats().readmitted_items > 0 && get(&log, "read").is_some());
 }
 
-/// Catches a regression: reads that an earlier write had left counted as done but not as work, so the last transfers were never due.
+/// Catches a regression: reads left over from an earlier write count as done but not as work, so the last transfers are never due.
 #[test]
 fn writes_and_evictions_that_cross_the_end_of_the_ring_are_due_in_time() {
     let device = Arc::new(MemoryDevice::with_block_bytes(16 << 20, 4096));

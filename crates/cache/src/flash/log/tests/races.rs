@@ -171,7 +171,7 @@ const READING: Thread = |scene| {
 };
 
 #[test]
-fn get_against_the_eviction_of_its_region_hits_until_it_misses() {
+fn gets_during_the_eviction_of_the_region_hit_until_one_misses() {
     let read = |scene: &Scene| {
         let found: Vec<_> = (0..3).map(|_| scene.read().is_some()).collect();
         assert!(found.is_sorted_by(|before, after| before >= after), "a hit after a miss: {found:?}");
@@ -184,14 +184,14 @@ fn get_against_the_eviction_of_its_region_hits_until_it_misses() {
 }
 
 #[test]
-fn get_against_the_readmission_of_its_item_always_hits() {
+fn gets_during_the_readmission_of_the_item_always_hit() {
     let read = |scene: &Scene| (0..3).for_each(|_| assert_eq!(scene.read(), Some(1)));
     let prepare = |scene: &Scene| assert!(scene.fill_log() > 6);
     explore(0.5, prepare, &[Scene::evict, read], |scene| assert_eq!(scene.read(), Some(1)));
 }
 
 #[test]
-fn insert_against_an_overwrite_leaves_the_newest_version() {
+fn overwrites_during_the_write_of_the_region_leave_the_newest_version() {
     let overwrite = |scene: &Scene| (2..4).for_each(|version| scene.overwrite(version));
     explore(0.0, Scene::fill_region, &[Scene::step, overwrite, READING], |scene| {
         assert_eq!(scene.read(), Some(3));
@@ -201,7 +201,7 @@ fn insert_against_an_overwrite_leaves_the_newest_version() {
 }
 
 #[test]
-fn removal_against_the_write_of_its_region_is_permanent() {
+fn removal_during_the_write_of_its_region_is_permanent() {
     explore(0.0, Scene::fill_region, &[Scene::step, |scene| scene.remove(2), READING], |scene| {
         assert_eq!(scene.read(), None);
         drain(&scene.log);
@@ -210,7 +210,7 @@ fn removal_against_the_write_of_its_region_is_permanent() {
 }
 
 #[test]
-fn readmission_against_a_removal_does_not_bring_the_item_back() {
+fn item_removed_during_readmission_stays_removed() {
     let prepare = |scene: &Scene| assert!(scene.fill_log() > 6);
     explore(0.5, prepare, &[Scene::evict, |scene| scene.remove(2), READING], |scene| {
         assert_eq!(scene.read(), None);
@@ -220,7 +220,7 @@ fn readmission_against_a_removal_does_not_bring_the_item_back() {
 }
 
 #[test]
-fn readmission_against_an_overwrite_leaves_the_new_version() {
+fn item_overwritten_during_readmission_has_the_new_version() {
     let prepare = |scene: &Scene| assert!(scene.fill_log() > 6);
     explore(0.5, prepare, &[Scene::evict, |scene| scene.overwrite(2), READING], |scene| {
         assert_eq!(scene.read(), Some(2));

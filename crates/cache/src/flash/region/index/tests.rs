@@ -16,10 +16,10 @@ fn key(number: u64) -> KeyHash {
 }
 
 fn assert_keeps_every_bit<const BYTES: usize>(parts: &[(u32, u64, u8, u8, u16)]) {
-    for &(print, address, size, hits, rank) in parts {
+    for &(fingerprint, address, size, hits, rank) in parts {
         let found = Found { address: Address(address), size: SizeHint(size), hits, rank: Rank(rank) };
-        let record = Record::<BYTES>::new(Print(print), found);
-        assert!(record.print() == Print(print));
+        let record = Record::<BYTES>::new(Fingerprint(fingerprint), found);
+        assert!(record.fingerprint() == Fingerprint(fingerprint));
         assert_eq!(record.found(), found);
     }
 }
@@ -27,8 +27,13 @@ fn assert_keeps_every_bit<const BYTES: usize>(parts: &[(u32, u64, u8, u8, u16)])
 #[test]
 fn index_record_keeps_every_bit_of_its_fields() {
     let far = (1 << 40) - 1;
-    let parts =
-        [(0, 0, 0, 0, 0), (Print::MASK, 0, 0, 0, 0), (0, far, 0, 0, 0), (0, 0, 255, 0, 0), (0, 0, 0, 7, 0)];
+    let parts = [
+        (0, 0, 0, 0, 0),
+        (Fingerprint::MASK, 0, 0, 0, 0),
+        (0, far, 0, 0, 0),
+        (0, 0, 255, 0, 0),
+        (0, 0, 0, 7, 0),
+    ];
     assert_keeps_every_bit::<NARROW>(&parts);
     assert_keeps_every_bit::<WIDE>(&parts);
     assert_keeps_every_bit::<WIDE>(&[(0, 0, 0, 255, 0), (0, 0, 0, 0, u16::MAX), (1, far, 1, 1, 1)]);
@@ -37,7 +42,7 @@ fn index_record_keeps_every_bit_of_its_fields() {
 #[test]
 fn narrow_index_record_truncates_its_fields() {
     let found = Found { hits: 9, rank: Rank(3), ..item(5) };
-    assert_eq!(Record::<NARROW>::new(Print(1), found).found(), Found { hits: 7, ..item(5) });
+    assert_eq!(Record::<NARROW>::new(Fingerprint(1), found).found(), Found { hits: 7, ..item(5) });
 }
 
 #[test]

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn region_above_its_segments_share_is_demoted() {
+    fn region_above_the_share_of_its_segment_is_demoted() {
         let mut order = SegmentedFifo::new(&[2, 1, 1]);
         // With one region in total, no upper segment may hold any: region 9 falls to the lowest.
         order.written(RegionId(9), 2);

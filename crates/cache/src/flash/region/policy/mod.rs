@@ -133,7 +133,7 @@ pub trait RegionPolicy: Send {
     }
 
     /// Removes all regions, because their items are cleared.
-    fn give_all_up(&mut self) -> Vec<RegionId> {
+    fn take_all_regions(&mut self) -> Vec<RegionId> {
         std::iter::from_fn(|| self.victim()).collect()
     }
 

@@ -204,7 +204,7 @@ impl Caching {
         }
     }
 
-    /// The position of all items' data if there is a single point: that of new items, if they all have the same one.
+    /// The position of the insertion point if there is only one: that of new items, if the policy inserts all of them at one position.
     #[must_use]
     pub fn single_point(self) -> f64 {
         match self {

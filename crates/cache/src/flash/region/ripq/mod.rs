@@ -238,7 +238,7 @@ impl RegionPolicy for Ripq {
     }
 
     /// These removals are not reclaims: they do not update the averages or counters.
-    fn give_all_up(&mut self) -> Vec<RegionId> {
+    fn take_all_regions(&mut self) -> Vec<RegionId> {
         let next = || self.queue.last_region().inspect(|&region| self.queue.leave(region));
         std::iter::from_fn(next).collect()
     }

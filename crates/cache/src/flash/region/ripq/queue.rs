@@ -57,7 +57,7 @@ pub(super) struct Queue {
 
 /// Limits of virtual blocks: per region, and in addition. They begin as large as regions and shrink as their items are raised further;
 /// the limit bounds the state that a restart needs.
-const RANKS_A_REGION: usize = 16;
+const RANKS_PER_REGION: usize = 16;
 const RANKS_BESIDE: usize = 16;
 
 /// Full virtual blocks of all regions, at most; with more regions, virtual blocks are larger. Half the number of ranks: if no rank were
@@ -74,7 +74,7 @@ impl Queue {
             regions: vec![Block::default(); regions],
             virtuals: vec![Block::default()],
             free: Vec::new(),
-            most_ranks: (RANKS_A_REGION * regions + RANKS_BESIDE).min(usize::from(u16::MAX)),
+            most_ranks: (RANKS_PER_REGION * regions + RANKS_BESIDE).min(usize::from(u16::MAX)),
             idle: 0,
             region_units,
             virtual_units: u64::from(region_units)
@@ -132,7 +132,7 @@ impl Queue {
         matches!(id, BlockId::Virtual(_)) && self.block(id).stage == Stage::Queued && self.block(id).own == 0
     }
 
-    /// The block that is an item's place.
+    /// The block that determines an item's position in the queue: its virtual block, or the region that holds it.
     fn place(&self, region: RegionId, rank: Rank) -> BlockId {
         if rank.is_none() || self.is_stale(region, rank) {
             BlockId::Region(region)
@@ -157,7 +157,7 @@ impl Queue {
         });
     }
 
-    /// Adds an item of `region` to its place.
+    /// Adds an item of `region` to its block. A virtual block that is full moves into the queue.
     pub fn add(&mut self, region: RegionId, rank: Rank, item: Counted) {
         self.count(region, rank, item.units);
         let place = self.place(region, rank);
@@ -187,7 +187,7 @@ impl Queue {
         }
     }
 
-    /// Removes an item of `region` from its place.
+    /// Removes an item of `region` from its block.
     pub fn take(&mut self, region: RegionId, rank: Rank, units: u32) {
         match self.place(region, rank) {
             BlockId::Region(_) => {
@@ -205,13 +205,13 @@ impl Queue {
         }
     }
 
-    /// The section of an item's place. 0 if the block has left the queue.
+    /// The section of an item's block. 0 if the block has left the queue.
     pub fn section_of(&self, region: RegionId, rank: Rank) -> u8 {
         let block = self.block(self.place(region, rank));
         if block.counts() { block.section } else { 0 }
     }
 
-    /// Whether an item's place is a block at the head of its section.
+    /// Whether an item's block is at the head of its section.
     pub fn is_at_head(&self, region: RegionId, rank: Rank) -> bool {
         self.block(self.place(region, rank)).stage == Stage::Open
     }
@@ -333,14 +333,14 @@ impl Queue {
             while let Some(&first) = self.sections[section].line.front() {
                 match first {
                     BlockId::Region(region) => return Some(region),
-                    BlockId::Virtual(rank) => self.fall_off(section, rank),
+                    BlockId::Virtual(rank) => self.drop_virtual(section, rank),
                 }
             }
         }
         None
     }
 
-    fn fall_off(&mut self, section: usize, rank: Rank) {
+    fn drop_virtual(&mut self, section: usize, rank: Rank) {
         self.sections[section].line.pop_front();
         self.change(BlockId::Virtual(rank), |block| block.stage = Stage::Gone);
         if self.virtuals[usize::from(rank.0)].own == 0 {

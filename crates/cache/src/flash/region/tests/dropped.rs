@@ -49,7 +49,7 @@ impl Fixture {
     }
 
     /// Fills every region again, then completes the requests in flight.
-    fn land_late(&self) {
+    fn complete_late(&self) {
         fill(&self.store, NEW_KEYS);
         assert!(self.gate.let_pass() > 0);
         assert_all_found(&self.store, NEW_KEYS);
@@ -89,7 +89,7 @@ fn assert_all_found(store: &RegionStore, keys: std::ops::Range<u64>) {
 fn trim_completed_after_a_dropped_reclaim_keeps_new_items() {
     let scene = Fixture::trimming().with_a_reclaim_due();
     assert_eq!(scene.drop_step_during(RequestKind::Trim), 1);
-    scene.land_late();
+    scene.complete_late();
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn trim_completed_after_a_clear_and_a_dropped_step_keeps_new_items() {
     drain(&scene.store);
     scene.store.clear();
     assert_eq!(scene.drop_step_during(RequestKind::Trim), 1);
-    scene.land_late();
+    scene.complete_late();
 }
 
 #[test]

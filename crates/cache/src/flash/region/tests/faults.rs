@@ -155,9 +155,9 @@ fn writes_that_fail_for_20_seconds_lose_nothing_in_memory_and_retire_nothing() {
     let (taken, refusal) = fill_until_refused(&store, 0);
     assert_eq!(refusal, Refusal::Failing, "new items need not wait for the device");
     block_on(store.wait_ready());
-    let troubles = store.troubles();
-    assert!(troubles.is_failing && troubles.regions_to_retry > 0, "{troubles:?}");
-    assert!(troubles.last_error.is_some_and(|error| error.contains("injected")));
+    let write_health = store.write_health();
+    assert!(write_health.is_failing && write_health.regions_to_retry > 0, "{write_health:?}");
+    assert!(write_health.last_error.is_some_and(|error| error.contains("injected")));
     let attempts = |store: &RegionStore| store.stats().write_errors;
     for second in 0..20 {
         let before = attempts(&store);
@@ -175,7 +175,7 @@ fn writes_that_fail_for_20_seconds_lose_nothing_in_memory_and_retire_nothing() {
     work_until_idle(&store);
     let stats = store.stats();
     assert_eq!((stats.items_lost, stats.regions_lost, stats.regions_retired), (0, 0, 0), "{stats:?}");
-    assert!(!store.troubles().is_failing && store.troubles().regions_to_retry == 0);
+    assert!(!store.write_health().is_failing && store.write_health().regions_to_retry == 0);
     drain(&store);
     (0..taken).for_each(|key| assert_eq!(*get(&store, key).found().unwrap(), value(key, 0)));
     (taken..taken + 500).for_each(|key| put_version(&store, key, 0));

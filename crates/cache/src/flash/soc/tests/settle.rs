@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn item_added_during_its_buckets_write_is_settled_by_the_next_write() {
+fn item_added_while_its_bucket_is_written_is_settled_by_the_next_write() {
     let device = gate();
     let soc = soc_on(&device, SocConfig { writes_per_step: 1, ..config(1) });
     put(&soc, "first", "value");

@@ -15,8 +15,8 @@ use crate::ledger::{Ended, Ledger};
 use crate::polled::poll;
 use crate::setup::{KIB, cache_config, flash, key, open_stepped, value, version_of};
 
-/// A cache, its model, and its clients.
-pub struct Life {
+/// A cache, the ledger of its expected contents, and a client that makes random requests.
+pub struct Session {
     pub cache: Cache,
     pub ledger: Arc<Mutex<Ledger>>,
     pub inserts: u64,
@@ -50,7 +50,7 @@ pub fn open(config: CacheConfig) -> Cache {
     open_stepped(config, Arc::<Ticking>::default()).expect("the configuration fits")
 }
 
-impl Life {
+impl Session {
     pub fn new(cache: Cache, ledger: Arc<Mutex<Ledger>>, keys: u64, seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
         Self { cache, ledger, inserts: 0, refused: 0, random, keys, label: format!("seed {seed}") }
