@@ -65,9 +65,9 @@ counters! {
     touch_hits,
     /// Keys touched and not found.
     touch_misses,
-    /// Values that are larger than the largest.
+    /// Values that exceed the maximum size.
     store_too_large,
-    /// Values for which the cache had no room.
+    /// Values for which the cache had no memory.
     store_no_memory,
     /// Authentications.
     auth_cmds,

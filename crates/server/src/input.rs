@@ -70,7 +70,7 @@ pub enum Next<'a> {
     },
     /// A request in the binary protocol: its opcode and opaque word.
     Binary([u8; 5]),
-    /// A line without an end.
+    /// A line that exceeds the limit and has no end yet.
     LineTooLong,
 }
 

@@ -20,15 +20,16 @@ pub struct Options {
     pub allow_remote: bool,
     /// Threads that serve connections.
     pub threads: usize,
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub max_connections: usize,
-    /// How long a connection may be idle between two requests; `None` is without a limit.
+    /// Time that a connection may be idle between two requests; `None` is no limit.
     pub idle_timeout: Option<Duration>,
-    /// How long a client may stop in the middle of a request or of a reply.
+    /// Time that a client may pause in the middle of a request or of a reply.
     pub client_timeout: Duration,
     /// Memory for requests that are larger than 16 KiB while they arrive, all connections together, bytes.
     pub buffer_bytes: usize,
-    /// Counts requests by the part of the key before this byte from the start. Without it, `stats detail on` does so, with `:`.
+    /// Counts requests, from the start of the server, by the part of the key before this byte. If `None`, `stats detail on` starts the
+    /// counting, with `:`.
     pub prefix_delimiter: Option<u8>,
     /// Tenants by key prefix. Those with a share use the cache's [pools](crate::Tenants::pools).
     pub tenants: Vec<Tenant>,

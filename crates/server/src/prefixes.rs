@@ -19,22 +19,22 @@ pub enum Access {
         /// Whether it was found.
         is_hit: bool,
     },
-    /// A value was stored, or attempted to be.
+    /// A request to store a value, whether it succeeded or not.
     Set,
-    /// A key was deleted, or attempted to be.
+    /// A request to delete a key, whether it succeeded or not.
     Delete,
 }
 
 /// Requests for the keys with one prefix.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PrefixCounts {
-    /// Keys read.
+    /// Requests to read a key.
     pub gets: u64,
-    /// Keys read and found.
+    /// Requests that found their key.
     pub hits: u64,
-    /// Values stored, or attempted to be.
+    /// Requests to store a value, whether they succeeded or not.
     pub sets: u64,
-    /// Keys deleted, or attempted to be.
+    /// Requests to delete a key, whether they succeeded or not.
     pub deletes: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Counts from the start if there is a delimiter.
+    /// Creates the counts. Counting is enabled if a delimiter is given.
     pub fn new(delimiter: Option<u8>) -> Self {
         Self {
             delimiter: delimiter.unwrap_or(DEFAULT_DELIMITER),

@@ -143,7 +143,7 @@ impl Server {
         self.stop.send_replace(true);
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         let ended = self.ended.get_mut();
-        // A client that does not read its replies is cut off at the limit.
+        // A client that does not read its replies is disconnected at the limit.
         let _ = runtime.block_on(async { tokio::time::timeout(limit, ended.recv()).await });
         runtime.block_on(self.shared.store.persist());
         let closed = self.shared.store.cache().close_within(limit);
@@ -258,8 +258,8 @@ impl Context {
         }
     }
 
-    /// Admits a connection that begins with a TLS handshake. Above the limit of connections it is closed without a word, since a
-    /// handshake costs more than a refusal may.
+    /// Admits a connection that begins with a TLS handshake. Above the limit of connections it is closed without a message, because the
+    /// handshake that a message needs is expensive.
     fn admit_encrypted(&self, socket: TcpStream, tls: &Tls) {
         let Ok(permit) = Arc::clone(&self.shared.connections).try_acquire_owned() else {
             return self.shared.counters.count(Counter::rejected_connections);
@@ -296,10 +296,10 @@ async fn wait_for_stop(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Says why the connection is refused.
+/// Sends the reason why the connection is refused.
 async fn refuse(mut client: impl AsyncWrite + Unpin) {
     let mut reply = Vec::new();
     reply::line(&mut reply, reply::TOO_MANY_CONNECTIONS);
-    // A client that does not read it has lost nothing.
+    // The client may not read the reply.
     let _ = tokio::time::timeout(Duration::from_secs(1), client.write_all(&reply)).await;
 }

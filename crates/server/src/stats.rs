@@ -147,7 +147,7 @@ fn tenants(shared: &Shared, lines: &mut Lines<'_>) {
     }
 }
 
-/// The class 1 is DRAM as a whole: sizes of items are not what the cache is divided by.
+/// Reports DRAM as a whole as class 1: memcached's classes of items do not correspond to the cache's.
 fn items(shared: &Shared, lines: &mut Lines<'_>) {
     lines.stat("items:1:number", shared.store.cache().len());
 }

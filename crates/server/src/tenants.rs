@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn prefix_that_looks_like_shares_is_remarked() {
+    fn tenant_prefix_that_looks_like_shares_has_a_remark() {
         for (text, meant) in
             [("a=user:10", "a=PREFIX:10%"), ("a=user:10/5", "a=PREFIX:10%/5%"), ("a=user:/5", "a=PREFIX:/5%")]
         {

@@ -25,7 +25,7 @@ pub enum TlsError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The certificate or the key is not accepted.
@@ -35,7 +35,7 @@ pub enum TlsError {
         certificate: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// Why.
+        /// The reason.
         reason: rustls::Error,
     },
 }

@@ -145,7 +145,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         }
     }
 
-    /// The reply for one key, and `end`.
+    /// Appends the reply for one key, followed by `end`.
     async fn found(
         &mut self,
         key: &[u8],

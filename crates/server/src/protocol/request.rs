@@ -18,7 +18,7 @@ pub enum Request<'a> {
         /// The new expiry of the items.
         touch: Option<Exptime>,
     },
-    /// `set` and its kind. The value follows the line.
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`. The value follows the line.
     Store(Store<'a>),
     /// `incr`, `decr`.
     Arithmetic {
@@ -26,7 +26,7 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// The number to add or subtract.
         delta: u64,
-        /// Whether it is subtracted.
+        /// Whether `delta` is subtracted.
         is_decrement: bool,
         /// Whether the reply is left out.
         noreply: bool,
@@ -187,7 +187,7 @@ impl<'a> Words<'a> {
 
 type Parser = for<'a> fn(Words<'a>) -> Result<Request<'a>, Invalid>;
 
-/// The classic commands other than `get` and its kind, which take any number of words.
+/// The classic commands, except `get`, `gets`, `gat` and `gats`, which take any number of words.
 const COMMANDS: &[(&[u8], Parser)] = &[
     (b"set", |words| store(StoreMode::Set, &words.require(4..=5)?)),
     (b"add", |words| store(StoreMode::Add, &words.require(4..=5)?)),

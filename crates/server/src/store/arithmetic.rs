@@ -14,7 +14,7 @@ pub struct Arithmetic<'a> {
     pub key: &'a [u8],
     /// The number to add or subtract.
     pub delta: u64,
-    /// Whether it is subtracted.
+    /// Whether `delta` is subtracted.
     pub is_decrement: bool,
     /// The CAS number that the present item must have; 0 is any.
     pub cas: u64,

@@ -10,7 +10,7 @@ use device::Clock;
 
 use crate::item::MAX_CAS;
 
-/// The key of the last number: longer than any key of a client.
+/// The key under which the cache stores the last CAS number: longer than any key of a client.
 const KEY: &[u8; 256] = &{
     let mut key = [b'.'; 256];
     let name = b"flashwright-server/last-cas-number";

@@ -10,7 +10,7 @@ use super::Store;
 use crate::item::{HEADER_BYTES, Header};
 use crate::protocol::{Exptime, Ttl};
 
-/// The part of a pool that drafts may take: one of this number.
+/// Drafts may take one part of a pool that is divided into this many.
 const POOL_PARTS: f64 = 4.0;
 
 /// Unit of the limits.
@@ -74,7 +74,8 @@ impl Store {
         Ok(Some(Draft { item, is_expired: ttl == Ttl::Expired, _share: share }))
     }
 
-    /// Makes a draft the item of its key, which is locked. An item whose time was over when its request arrived is removed.
+    /// Inserts a draft; the caller holds the lock of `key`. If the request gave an expiry time in the past, the key's item is removed
+    /// instead.
     pub(super) fn insert(&self, mut draft: Draft<'_>, key: &[u8], header: &Header) {
         if draft.is_expired {
             self.cache.remove(key);

@@ -16,7 +16,7 @@ const NEVER: u64 = u64::MAX;
 pub struct Flush {
     /// The Unix second.
     due_seconds: AtomicU64,
-    /// Held by the flush under way.
+    /// Locked by the flush in progress.
     running: Mutex<()>,
 }
 

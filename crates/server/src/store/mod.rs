@@ -1,7 +1,7 @@
 //! The items: memcached's operations on a [`Cache`].
 //!
 //! A read takes no lock. An operation that changes an item locks one of [`STRIPES`] locks by the key's hash, so that it reads and
-//! writes the item in one step. `flush_all` takes all locks, so that no change under way survives it.
+//! writes the item in one step. `flush_all` takes all locks, so that no change in progress survives it.
 
 mod access;
 mod arithmetic;
@@ -117,7 +117,7 @@ impl Store {
         &self.cache
     }
 
-    /// Stores the state for the next server. Called before the cache is closed, when no request is under way.
+    /// Stores the state for the next server. Called before the cache is closed, when no request is in progress.
     pub async fn persist(&self) {
         self.cas.persist(&self.cache).await;
     }

@@ -88,7 +88,7 @@ fn values_of_stalled_clients_take_a_quarter_of_dram_and_others_are_stored() {
 }
 
 #[test]
-fn values_wait_for_the_budget_that_stalled_clients_have_until_the_time_limit() {
+fn values_wait_until_the_time_limit_for_the_budget_of_stalled_clients() {
     let limit = Duration::from_millis(500);
     let buffer_bytes = (1 << 20) + (1 << 19);
     let (server, cache) = serve_with_cache(Options { client_timeout: limit, buffer_bytes, ..options() });

@@ -30,7 +30,7 @@ fn buffers_smaller_than_an_item_are_refused() {
 }
 
 #[test]
-fn connection_above_the_limit_is_refused_by_name() {
+fn connection_above_the_limit_is_refused_with_an_error() {
     let server = serve_in_memory(Options { max_connections: 2, ..options() });
     let mut clients = [Client::of(&server), Client::of(&server)];
     clients.iter_mut().for_each(|client| assert_eq!(client.line("mn"), "MN"));

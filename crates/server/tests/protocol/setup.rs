@@ -37,7 +37,7 @@ pub fn serve_in_memory(options: Options) -> Server {
     Server::start(Arc::new(cache), options).unwrap()
 }
 
-/// Asserts the value of a counter, which rises after the client has the reply or the end of its connection.
+/// Waits until a counter has the value `expected`: it may rise only after the client has the reply or the end of its connection.
 #[track_caller]
 pub fn assert_counter(server: &Server, counter: Counter, expected: u64) {
     while server.counter(counter) < expected {
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// The one reply line to a request.
+    /// Sends a request and returns the line of the reply.
     pub fn line(&mut self, request: &str) -> String {
         text(&self.replies(format!("{request}\r\n").as_bytes())).trim_end().to_owned()
     }
@@ -130,7 +130,7 @@ impl Client {
     }
 }
 
-/// Replies for people.
+/// Replies as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
