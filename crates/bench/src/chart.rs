@@ -105,10 +105,10 @@ impl Chart {
         let right = all().map(|it| it.0).fold(f64::NEG_INFINITY, f64::max);
         let highest = all().map(|it| it.1).fold(0.0, f64::max);
         let mut marks = self.lines.iter().filter(|line| line.is_marks).flat_map(|line| &line.points);
-        let is_at_bottom = marks.any(|it| it.1 < highest * AIR);
-        let bottom = if is_at_bottom { -highest * AIR } else { 0.0 };
+        let is_at_bottom = marks.any(|it| it.1 < highest * EDGE_SPACE);
+        let bottom = if is_at_bottom { -highest * EDGE_SPACE } else { 0.0 };
         let (air, top) = match left < right {
-            true => ((right - left) * AIR, highest * 1.15),
+            true => ((right - left) * EDGE_SPACE, highest * 1.15),
             false => (1.0, highest * 1.15 + 0.1),
         };
         Bounds { left: left - air, right: right + air, bottom, top }
@@ -116,7 +116,7 @@ impl Chart {
 }
 
 /// Space next to a mark at the edge, as a share of the data range.
-const AIR: f64 = 0.025;
+const EDGE_SPACE: f64 = 0.025;
 
 #[derive(Debug, PartialEq)]
 struct Bounds {

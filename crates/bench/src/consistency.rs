@@ -189,7 +189,7 @@ struct History {
     now: Moment,
     sets: Vec<Set>,
     /// Operations in flight.
-    under_way: usize,
+    in_flight: usize,
     /// Start times of gets in flight.
     open_gets: Vec<Moment>,
     /// Set after the first error, so that a key is reported once.
@@ -208,7 +208,7 @@ impl History {
     fn new(inherits: bool) -> Self {
         let prior = Set { version: PRIOR, ended: Some(0), dead: NEVER };
         let sets = if inherits { vec![prior] } else { Vec::new() };
-        Self { now: 0, sets, under_way: 0, open_gets: Vec::new(), failed: false }
+        Self { now: 0, sets, in_flight: 0, open_gets: Vec::new(), failed: false }
     }
 
     fn tick(&mut self) -> Moment {
@@ -217,18 +217,18 @@ impl History {
     }
 
     fn begin(&mut self) -> Begun {
-        self.under_way += 1;
+        self.in_flight += 1;
         Begun(self.tick())
     }
 
     fn end(&mut self) {
-        self.under_way -= 1;
+        self.in_flight -= 1;
         self.forget();
     }
 
     /// Whether it equals a new history. The clock can restart only if no operation in flight has a time of it.
     fn is_blank(&self) -> bool {
-        self.under_way == 0 && self.sets.is_empty() && !self.failed
+        self.in_flight == 0 && self.sets.is_empty() && !self.failed
     }
 
     fn judge(&self, key_id: u64, get: Begun, version: Option<Version>) -> Result<(), Inconsistency> {

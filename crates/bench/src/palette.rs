@@ -39,7 +39,7 @@ impl LineStyle {
         Self { colour: COLOURS[number % COLOURS.len()], dash: dashed.map(dash) }
     }
 
-    /// The same colour with dashes.
+    /// This style with dashes.
     pub(crate) fn dashed(self) -> Self {
         Self { dash: Some((4, 4)), ..self }
     }

@@ -7,7 +7,7 @@ use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{self, fontdb};
 
 /// Scale of a PNG, for high-resolution screens.
-const PIXELS_A_POINT: f32 = 2.0;
+const PIXELS_PER_POINT: f32 = 2.0;
 
 /// File format of a plot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +68,9 @@ fn png(svg: &str) -> Result<Vec<u8>, PictureError> {
     let failed = |error: &dyn std::fmt::Display| PictureError::Drawing(error.to_string());
     let options = usvg::Options { fontdb: fonts(), ..usvg::Options::default() };
     let tree = usvg::Tree::from_str(svg, &options).map_err(|error| failed(&error))?;
-    let size = tree.size().to_int_size().scale_by(PIXELS_A_POINT).ok_or_else(|| failed(&"no size"))?;
+    let size = tree.size().to_int_size().scale_by(PIXELS_PER_POINT).ok_or_else(|| failed(&"no size"))?;
     let mut pixels = Pixmap::new(size.width(), size.height()).ok_or_else(|| failed(&"no size"))?;
-    let larger = Transform::from_scale(PIXELS_A_POINT, PIXELS_A_POINT);
+    let larger = Transform::from_scale(PIXELS_PER_POINT, PIXELS_PER_POINT);
     resvg::render(&tree, larger, &mut pixels.as_mut());
     pixels.encode_png().map_err(|error| failed(&error))
 }

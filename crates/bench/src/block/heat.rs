@@ -21,7 +21,7 @@ pub struct HeatMap {
     /// Work of each row up to the last column.
     before: Vec<u64>,
     columns: Vec<Vec<u64>>,
-    requests_a_column: usize,
+    requests_per_column: usize,
     in_column: usize,
 }
 
@@ -33,7 +33,7 @@ impl HeatMap {
             sets: sets.geometry().sets as usize,
             before: Vec::new(),
             columns: Vec::new(),
-            requests_a_column: REQUESTS,
+            requests_per_column: REQUESTS,
             in_column: 0,
         };
         map.before = map.rows(sets);
@@ -43,13 +43,13 @@ impl HeatMap {
     /// Requests until the column is full, at least one.
     #[must_use]
     pub fn until_next_column(&self) -> usize {
-        (self.requests_a_column - self.in_column).max(1)
+        (self.requests_per_column - self.in_column).max(1)
     }
 
     /// Records that `requests` requests were made.
     pub fn note(&mut self, sets: &Sets, requests: usize) {
         self.in_column += requests;
-        if self.in_column < self.requests_a_column {
+        if self.in_column < self.requests_per_column {
             return;
         }
         self.in_column = 0;
@@ -64,7 +64,7 @@ impl HeatMap {
     fn halve(&mut self) {
         let sum = |pair: &[Vec<u64>]| pair[0].iter().zip(&pair[1]).map(|(a, b)| a + b).collect();
         self.columns = self.columns.chunks_exact(2).map(sum).collect();
-        self.requests_a_column *= 2;
+        self.requests_per_column *= 2;
     }
 
     fn rows(&self, sets: &Sets) -> Vec<u64> {
@@ -88,7 +88,7 @@ impl HeatMap {
             let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             root.fill(&WHITE)?;
             let rows = ROWS.min(self.sets);
-            let requests = (self.columns.len().max(1) * self.requests_a_column) as f64;
+            let requests = (self.columns.len().max(1) * self.requests_per_column) as f64;
             let mut axes = ChartBuilder::on(&root)
                 .caption(title, (FONT, 18))
                 .margin(16)
@@ -102,7 +102,7 @@ impl HeatMap {
                 .disable_mesh()
                 .draw()?;
             let most = self.columns.iter().flatten().copied().max().unwrap_or(0).max(1) as f64;
-            let width = self.requests_a_column as f64;
+            let width = self.requests_per_column as f64;
             let height = self.sets as f64 / rows as f64;
             let cells = self.columns.iter().enumerate().flat_map(|(column, works)| {
                 works.iter().enumerate().filter(|(_, work)| **work > 0).map(move |(row, work)| {
@@ -169,7 +169,7 @@ mod tests {
         let noted: u64 = map.columns.iter().flatten().sum();
         let rest = map.in_column as u64;
         assert_eq!(noted + rest, 100_000);
-        assert!(map.columns.len() < COLUMNS && map.requests_a_column > REQUESTS);
+        assert!(map.columns.len() < COLUMNS && map.requests_per_column > REQUESTS);
         assert!(map.svg("heat").expect("a picture").contains("<rect"));
     }
 }

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn busier_half_of_even_and_odd_numbers_of_sets() {
+    fn busier_half_has_the_share_of_the_busiest_sets() {
         assert!((busier_half([1, 1, 1, 1].into_iter()) - 0.5).abs() < 1e-12);
         assert!((busier_half([4, 0, 0, 4].into_iter()) - 1.0).abs() < 1e-12);
         assert!((busier_half([2, 2, 2].into_iter()) - 0.5).abs() < 1e-12);

@@ -2,7 +2,7 @@
 
 use super::findings::Diagnostic;
 
-/// Keys with the same section and text, and the instances that they are in.
+/// Keys of one section whose warnings have the same message, and the instances whose config has them.
 struct Group {
     message: String,
     section: String,

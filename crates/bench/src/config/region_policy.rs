@@ -92,7 +92,7 @@ pub fn write_whole(typed: &CacheConfig) -> bool {
     !typed.region_policy.is_empty() && typed.region_policy_config.write_whole
 }
 
-/// CacheBench's engine submits all transfers of a region together.
+/// Limit of concurrent transfers of a region; 0 is no limit, as in CacheBench's engine.
 pub fn transfers_at_once(typed: &CacheConfig) -> Result<u32, String> {
     match typed.region_policy.as_str() {
         "" => Ok(0),

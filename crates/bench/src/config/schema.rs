@@ -135,7 +135,7 @@ fn converting<T: Typed>(
 impl Typed for bool {
     const KIND: &'static str = "boolean";
     fn read(value: &Value, at: &str, findings: &mut Findings) -> Option<Self> {
-        converting(value, at, findings, value.is_boolean(), truth(value), "true or false")
+        converting(value, at, findings, value.is_boolean(), boolean(value), "true or false")
     }
     fn write(&self) -> Value {
         Value::Bool(*self)
@@ -143,11 +143,11 @@ impl Typed for bool {
 }
 
 /// Reads a boolean like `folly::dynamic::asBool`: any number but 0 is true, and so are some strings.
-fn truth(value: &Value) -> Option<bool> {
+fn boolean(value: &Value) -> Option<bool> {
     let is_one_of =
         |words: [&str; 5], text: &str| words.iter().any(|word| word.eq_ignore_ascii_case(text.trim()));
     match value {
-        Value::Bool(truth) => Some(*truth),
+        Value::Bool(boolean) => Some(*boolean),
         Value::Number(number) => number.as_f64().map(|number| number != 0.0),
         Value::String(text) if is_one_of(["1", "true", "t", "yes", "y"], text) => Some(true),
         Value::String(text) if is_one_of(["0", "false", "f", "no", "n"], text) => Some(false),
@@ -170,7 +170,7 @@ impl Typed for u64 {
 /// Reads an integer like `folly::dynamic::asInt`: from a number without a fraction, a string or a boolean.
 pub(super) fn integer(value: &Value) -> Option<u64> {
     match value {
-        Value::Bool(truth) => Some(u64::from(*truth)),
+        Value::Bool(boolean) => Some(u64::from(*boolean)),
         Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
@@ -191,7 +191,7 @@ impl Typed for f64 {
     const KIND: &'static str = "number";
     fn read(value: &Value, at: &str, findings: &mut Findings) -> Option<Self> {
         let read = match value {
-            Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
+            Value::Bool(boolean) => Some(f64::from(u8::from(*boolean))),
             Value::String(text) => text.trim().parse().ok().filter(|number: &f64| number.is_finite()),
             _ => value.as_f64(),
         };

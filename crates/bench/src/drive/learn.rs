@@ -42,16 +42,16 @@ pub struct Fit {
     /// The card, with the fit's figures.
     pub card: Card,
     /// The fits by policy, best first.
-    pub policies: Vec<OfPolicy>,
+    pub policies: Vec<PolicyFit>,
     /// The logs beside the fitted model.
-    pub logs: Vec<OfLog>,
+    pub logs: Vec<LogFit>,
     /// Problems that do not prevent the fit.
     pub warnings: Vec<String>,
 }
 
 /// The best fit with one victim policy.
 #[derive(Debug, Clone, Copy)]
-pub struct OfPolicy {
+pub struct PolicyFit {
     /// The policy.
     pub victims: VictimPolicy,
     /// Its over-provisioning, (P - S) / S.
@@ -62,7 +62,7 @@ pub struct OfPolicy {
 
 /// A log beside the model.
 #[derive(Debug, Clone)]
-pub struct OfLog {
+pub struct LogFit {
     /// Its name.
     pub name: String,
     /// Host writes that were compared, in capacities.
@@ -90,14 +90,14 @@ pub enum LearnError {
 pub const POLICIES: [VictimPolicy; 4] =
     [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo, VictimPolicy::DChoices(2)];
 
-/// Over-provisioning that is searched.
+/// Range of over-provisioning that a fit searches.
 const LEAST_OP: f64 = 0.02;
 const MOST_OP: f64 = 0.6;
 
 /// Trials with one policy.
 const TRIALS: usize = 5;
 
-/// A bias that needs no further trial.
+/// Trials with a policy end when the bias is below this.
 const CLOSE: f64 = 0.01;
 
 /// Assumed slope of the logarithm of write amplification over that of over-provisioning, until two trials determine it;
@@ -315,7 +315,7 @@ fn fit(observed: &[Observed], base: &Card, found: &[(VictimPolicy, Trial, f64)])
             best.bias().exp_m1() * 100.0
         ));
     }
-    let logs = observed.iter().zip(&best.logs).map(|(it, log)| OfLog {
+    let logs = observed.iter().zip(&best.logs).map(|(it, log)| LogFit {
         name: it.name.clone(),
         capacities: log.capacities,
         logged: log.logged,
@@ -326,7 +326,7 @@ fn fit(observed: &[Observed], base: &Card, found: &[(VictimPolicy, Trial, f64)])
         card,
         policies: found
             .iter()
-            .map(|(victims, trial, _)| OfPolicy {
+            .map(|(victims, trial, _)| PolicyFit {
                 victims: *victims,
                 op_ratio: trial.ln_op.exp(),
                 residual: trial.residual(),

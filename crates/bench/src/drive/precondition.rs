@@ -143,23 +143,23 @@ impl<'a> Filling<'a> {
         self.round(false, &mut { places })
     }
 
-    /// Writes to all `places`, some concurrently, and measures the rate.
+    /// Writes to all `places` with the configured queue depth, and measures the rate.
     fn round(
         &mut self,
         sequential: bool,
         places: &mut dyn Iterator<Item = (u64, u64)>,
     ) -> Result<(), DriveError> {
         let (start_ns, before) = (self.clock.monotonic_ns(), self.device.counters());
-        let (mut under_way, start_bytes) = (VecDeque::with_capacity(self.options.depth), self.done_bytes);
+        let (mut in_flight, start_bytes) = (VecDeque::with_capacity(self.options.depth), self.done_bytes);
         for (offset, len) in places {
-            if under_way.len() >= self.options.depth.max(1) {
-                self.end_one(&mut under_way)?;
+            if in_flight.len() >= self.options.depth.max(1) {
+                self.end_one(&mut in_flight)?;
             }
-            let data = self.data_of(len);
-            under_way.push_back((len, self.device.write(offset, data)));
+            let data = self.random_data(len);
+            in_flight.push_back((len, self.device.write(offset, data)));
         }
-        while !under_way.is_empty() {
-            self.end_one(&mut under_way)?;
+        while !in_flight.is_empty() {
+            self.end_one(&mut in_flight)?;
         }
         let (written_bytes, after) = (self.done_bytes - start_bytes, self.device.counters());
         let seconds = (self.clock.monotonic_ns() - start_ns).max(1) as f64 / 1e9;
@@ -174,20 +174,20 @@ impl<'a> Filling<'a> {
         Ok(())
     }
 
-    fn end_one(&mut self, under_way: &mut VecDeque<(u64, device::Pending)>) -> Result<(), DriveError> {
-        if let Some((len, pending)) = under_way.pop_front() {
+    fn end_one(&mut self, in_flight: &mut VecDeque<(u64, device::Pending)>) -> Result<(), DriveError> {
+        if let Some((len, pending)) = in_flight.pop_front() {
             pending.wait()?;
             self.done_bytes += len;
         }
         if (self.watch)(self.done_bytes, self.most_bytes, &self.rounds) {
             return Ok(());
         }
-        under_way.drain(..).for_each(|(_, pending)| drop(pending.wait()));
+        in_flight.drain(..).for_each(|(_, pending)| drop(pending.wait()));
         Err(DriveError::Stopped(format!("stopped after {} bytes; the drive is not steady", self.done_bytes)))
     }
 
-    /// Some of the random bytes, from a random block on.
-    fn data_of(&mut self, len: u64) -> IoSlice {
+    /// Random data for a write of `len` bytes: a part of the prepared buffer, or its own buffer if it is long.
+    fn random_data(&mut self, len: u64) -> IoSlice {
         let block = self.device.geometry().block_bytes as usize;
         let len = len as usize;
         if len > DATA_BYTES / 2 {

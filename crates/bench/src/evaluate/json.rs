@@ -114,7 +114,7 @@ fn row_json(run: &Measured, row: &Row, criteria: &Criteria) -> Value {
     fields["dlwa"] = row.writes.dlwa.into();
     fields["host_bytes_per_second"] = row.writes.host_bytes_per_second.into();
     fields["wear_carried_over"] = row.writes.is_carried_over.into();
-    fields["drive_writes_per_day"] = row.drive_writes_a_day.into();
+    fields["drive_writes_per_day"] = row.drive_writes_per_day.into();
     fields["life_years"] = years.map(|it| it.0).filter(|it| it.is_finite()).into();
     fields["life_years_is_upper_bound"] = years.map(|it| it.1).into();
     fields["passed"] = row.offered.map(|_| missed.is_empty()).into();

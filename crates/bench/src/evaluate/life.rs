@@ -84,7 +84,7 @@ impl Life {
 
     /// Drive writes per day (DWPD) of the host.
     #[must_use]
-    pub fn drive_writes_a_day(&self, writes: &WriteRates) -> f64 {
+    pub fn drive_writes_per_day(&self, writes: &WriteRates) -> f64 {
         writes.host_bytes_per_second / dwpd_bytes_per_second(self.capacity_bytes, 1.0)
     }
 
@@ -123,9 +123,9 @@ mod tests {
         let writes =
             WriteRates { host_bytes_per_second: 1e12 / 86_400.0, dlwa: Some(2.0), is_carried_over: false };
         let close = |years: Years, expected: f64| (years.figure().unwrap().0 - expected).abs() < 1e-9;
-        assert!(close(life.years(&writes), 2.5) && (life.drive_writes_a_day(&writes) - 1.0).abs() < 1e-9);
+        assert!(close(life.years(&writes), 2.5) && (life.drive_writes_per_day(&writes) - 1.0).abs() < 1e-9);
         let twice = Life { capacity_bytes: 2e12, ..life };
-        assert!((twice.drive_writes_a_day(&writes) - 0.5).abs() < 1e-9);
+        assert!((twice.drive_writes_per_day(&writes) - 0.5).abs() < 1e-9);
         let unknown_dlwa = life.years(&WriteRates { dlwa: None, ..writes });
         assert!(matches!(unknown_dlwa, Years::AtMost(_)) && close(unknown_dlwa, 5.0));
         assert_eq!(Life { endurance: None, ..life }.years(&writes), Years::Unknown);

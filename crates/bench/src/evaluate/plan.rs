@@ -156,7 +156,7 @@ impl Plan {
         [trim, fill].into_iter().chain(self.jobs.iter().map(step)).collect()
     }
 
-    /// The plan for people; bytes and times are upper estimates.
+    /// The plan as text; bytes and times are upper estimates.
     #[must_use]
     pub fn text(&self, subject: &Subject) -> String {
         let mut out = match subject {

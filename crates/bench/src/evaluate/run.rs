@@ -78,7 +78,7 @@ pub struct Row {
     /// Lifetime of the drive at this write rate.
     pub years: Years,
     /// Drive writes per day of the host.
-    pub drive_writes_a_day: f64,
+    pub drive_writes_per_day: f64,
 }
 
 impl Job {
@@ -191,8 +191,8 @@ impl Row {
             stopped: None,
             ..whole.instances.first()?.clone()
         };
-        let (years, drive_writes_a_day) = (life.years(&writes), life.drive_writes_a_day(&writes));
-        Some(Self { offered: *offered, report, writes, years, drive_writes_a_day })
+        let (years, drive_writes_per_day) = (life.years(&writes), life.drive_writes_per_day(&writes));
+        Some(Self { offered: *offered, report, writes, years, drive_writes_per_day })
     }
 
     /// Completed operations per second.

@@ -1,4 +1,4 @@
-//! Formats an evaluation for people: a table for each profile, and a verdict.
+//! Formats an evaluation as text: a table for each profile, and a verdict.
 
 use std::fmt::Write as _;
 
@@ -114,7 +114,7 @@ fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
         or_unknown(alwa.map(|it| format!("{it:.2}"))),
         or_unknown(row.writes.dlwa.map(|it| format!("{it:.2}"))),
         format!("{carried_over}{:.1}", row.writes.host_bytes_per_second / 1e6),
-        format!("{:.2}", row.drive_writes_a_day),
+        format!("{:.2}", row.drive_writes_per_day),
         or_unknown(years),
         verdict,
     ]

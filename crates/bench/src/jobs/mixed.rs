@@ -9,7 +9,7 @@ pub struct Mixed {
     pub used: f64,
     /// Share of that space that is rewritten at random.
     pub random_space: f64,
-    /// Share of the bytes that go there.
+    /// Share of the bytes that are written to the random space.
     pub random_writes: f64,
     /// Whether each part has a placement handle of its own.
     pub has_placement: bool,

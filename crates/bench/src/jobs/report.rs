@@ -92,7 +92,7 @@ fn kind_json(kind: &KindFigures, seconds: f64) -> Value {
     })
 }
 
-/// For people.
+/// The result as text.
 #[must_use]
 pub fn text(result: &Value) -> String {
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);

@@ -17,7 +17,7 @@ use crate::run::stop::Stop;
 
 /// The figures of a run.
 pub struct Outcome {
-    /// In the order of the file.
+    /// Figures of the jobs, in the order of the file.
     pub jobs: Vec<JobFigures>,
     /// One for each `stonewall`, and one before the first.
     pub phases: Vec<Phase>,

@@ -222,7 +222,7 @@ fn problems(instance: &InstancePlan, flash: &FlashPlan) -> Vec<Diagnostic> {
         ),
         AdmissionPlan::RejectFirst => refuse(
             "cache_config.flashAdmission",
-            "reject-first is not predicted; --set cache_config.flashAdmission=probability:0.5 is",
+            "reject-first is not predicted; predict a similar policy with --set cache_config.flashAdmission=probability:0.5",
         ),
         AdmissionPlan::Always | AdmissionPlan::Probability(_) => {}
     }

@@ -80,7 +80,7 @@ pub enum WarmUp {
 }
 
 impl WarmUp {
-    /// Their number out of `all`.
+    /// Length of the warm-up in accesses, if the trace has `all`.
     fn accesses(self, all: u64) -> u64 {
         match self {
             Self::Share(share) => (all as f64 * share) as u64,

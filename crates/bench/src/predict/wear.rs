@@ -43,8 +43,8 @@ const MOVES_MORE: f64 = 0.1;
 const MOVES_LESS: f64 = 0.25;
 /// Additional relocation if regions end in the middle of a unit.
 const AT_THE_ENDS: f64 = 0.05;
-/// The same if small and large objects have a placement handle each: 1.10 to 1.22 were measured where 1.00 was predicted, with regions of
-/// a 12th to a 48th of a unit (docs/predict.md).
+/// Additional relocation if small and large objects have a placement handle each: 1.10 to 1.22 were measured where 1.00 was predicted,
+/// with regions of a 12th to a 48th of a unit (docs/predict.md).
 const AT_THE_ENDS_PLACED: f64 = 0.25;
 /// Largest share of reads in the simulated load. Limited because a run ends after a number of writes.
 const MOST_READS: f64 = 0.98;

@@ -1,4 +1,4 @@
-//! Formats figures for people, each unit as usual.
+//! Formats figures as text, with the usual prefixes of each unit.
 
 use super::numbers::grouped;
 use crate::simulate::report::bytes;

@@ -51,8 +51,7 @@ pub struct RunReport {
     pub unwritten: Vec<String>,
     /// The seed of the run.
     pub seed: u64,
-    /// The model drive, in a simulated run.
-    /// The model drive underneath, in the simulated world.
+    /// The model drive of a simulated run.
     pub drive: Option<DriveReport>,
     /// The config as it ran, after all overrides.
     pub config: serde_json::Value,

@@ -25,7 +25,7 @@ const SIZE: (u32, u32) = (960, 1130);
 const POINTS_PER_NINE: u32 = 20;
 
 /// Limit of the tooltips on a curve.
-const HOVERS: usize = 120;
+const MAX_TOOLTIPS: usize = 120;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -99,7 +99,7 @@ where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
 {
-    let step = curve.points.len().div_ceil(HOVERS).max(1);
+    let step = curve.points.len().div_ceil(MAX_TOOLTIPS).max(1);
     let name = if curve.name.is_empty() { String::new() } else { format!("{}, ", curve.name) };
     let tooltip = |point: &(f64, f64)| {
         let (x, y) = chart.backend_coord(point);
@@ -130,12 +130,12 @@ fn with_tooltips(mut svg: String, tooltips: &[Tooltip]) -> String {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TimeChart {
     Throughput,
-    /// In percent.
+    /// Hit ratio in percent.
     HitRatio,
-    /// Of the drive, or of both drive and cache.
+    /// Write amplification of the drive, or of both drive and cache.
     Amplification,
     AmplificationOfCache,
-    /// In nanoseconds.
+    /// 99th percentile of the latency of gets, in nanoseconds.
     SlowGets,
     SlowDeviceReads,
 }

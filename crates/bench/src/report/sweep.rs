@@ -15,9 +15,9 @@ use super::page;
 mod front;
 mod maps;
 
-/// Rows in the table, at most.
+/// Maximum number of rows in the table.
 const ROWS_SHOWN: usize = 5000;
-/// Values of an axis that have a filter, at most.
+/// Maximum number of values of an axis that has a filter.
 const FILTERED_VALUES: usize = 40;
 
 /// Names align with their heading, figures by their last digit.

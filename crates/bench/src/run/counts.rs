@@ -14,7 +14,7 @@ macro_rules! counts {
         pub struct Counting { $($(#[doc = $doc])+ pub $name: Count,)* }
 
         counters! {
-            /// The same as plain numbers, of one thread or summed over all.
+            /// Values of [`Counting`], of one thread or summed over all.
             #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
             pub struct Counts { $($(#[doc = $doc])+ $name: sum u64,)* }
         }
@@ -70,9 +70,9 @@ counts! {
     object_partial_hits,
     /// Bytes requested by requests for several items.
     egress_bytes,
-    /// Those of `egress_bytes` that were in found items.
+    /// The part of `egress_bytes` that was in found items.
     egress_bytes_found,
-    /// Bytes fetched from the origin for these: missing items, whole, and the bytes that no item caches.
+    /// Bytes that requests for several items fetch from the origin: whole missing items, and the bytes that no item caches.
     ingress_bytes,
     /// Inconsistent reads.
     inconsistencies,

@@ -86,7 +86,7 @@ struct ItemStates {
 }
 
 impl Destructors {
-    /// For a run with `workers` workers, whose values carry `run_mark`.
+    /// Creates the checks of a run with `workers` workers, whose values carry `run_mark`.
     #[must_use]
     pub fn new(workers: usize, run_mark: u64, is_checked: bool) -> Self {
         let items = is_checked.then(|| ItemStates {

@@ -350,8 +350,8 @@ fn regions(plan: &FlashPlan, defaults: &RegionConfig, seed: u64) -> RegionConfig
         ReinsertionPlan::Hits(at_least) => Reinsertion::Hits { at_least },
         ReinsertionPlan::Percent(percent) => Reinsertion::Percent { percent, seed },
     };
-    // As in CacheBench: twice the clean regions. At least the minimum of the store, and one per insertion point plus one that is
-    // filled while another is written.
+    // Twice the clean regions, as in CacheBench; at least the store's default, and at least two more than the insertion points, so that
+    // one buffer is filled while another is written.
     let points = u32::try_from(regions.points()).unwrap_or(u32::MAX);
     regions.buffers =
         regions.clean_regions.saturating_mul(2).max(points.saturating_add(2)).max(defaults.buffers);

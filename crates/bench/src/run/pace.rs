@@ -16,9 +16,9 @@ const STOP_CHECK_NS: u64 = 100_000_000;
 /// How a worker waits.
 #[derive(Clone)]
 pub enum Waiter {
-    /// Its thread sleeps.
+    /// The worker's thread sleeps.
     Thread(Arc<dyn Clock>),
-    /// Other workers of its thread run in the meantime.
+    /// Other workers of the same thread run in the meantime.
     SharedThread(Arc<dyn Timer>),
     /// Virtual time advances.
     Task {

@@ -41,13 +41,13 @@ pub struct Stop {
 struct State {
     /// Also set by a signal handler, which may access nothing else.
     interrupted: Arc<AtomicBool>,
-    /// 0 means none.
+    /// The reason of the stop; 0 if there is none.
     reason: AtomicU8,
     inconsistencies: AtomicU64,
 }
 
 impl Stop {
-    /// This run's flag with a new one for an instance.
+    /// The stop flag of a new instance of this run.
     #[must_use]
     pub fn for_instance(&self) -> Self {
         Self { of_run: Arc::clone(&self.of_run), of_instance: Arc::default() }

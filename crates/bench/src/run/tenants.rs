@@ -33,11 +33,11 @@ pub struct TenantCounts {
 /// Bytes of values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// Of all gets: the size of the found value, or after a miss the size according to the trace.
+    /// Bytes requested by gets: the size of the found value, or after a miss the size according to the trace.
     pub requested: u64,
-    /// Of gets that hit.
+    /// Bytes found by gets.
     pub found: u64,
-    /// Of sets that were stored.
+    /// Bytes stored by sets.
     pub stored: u64,
 }
 

@@ -96,7 +96,7 @@ pub enum SampleWarning {
         /// Sampling rate that suffices; 1 or more means that no sample suffices.
         rate: f64,
     },
-    /// Only a few sampled objects, at the weight of all objects that they represent, fit in the cache.
+    /// Each sampled object has the weight of all objects that it represents, and only a few such objects fit in the cache.
     Coarse {
         /// Number of sampled objects that fit, weighted by their bytes.
         objects: f64,
@@ -123,8 +123,8 @@ pub struct Sampled {
 /// 95 % confidence intervals of ratios that were estimated from a sample: low and high.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Of the object hit ratio.
+    /// Interval of the object hit ratio.
     pub object_hit_ratio: (f64, f64),
-    /// Of the byte hit ratio.
+    /// Interval of the byte hit ratio.
     pub byte_hit_ratio: (f64, f64),
 }

@@ -38,10 +38,10 @@ type Ratio = (fn(&Row) -> Option<f64>, fn(&Interval) -> (f64, f64));
 /// Sizes with a label, far enough apart that labels do not overlap.
 pub(crate) fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
     /// Minimum distance of labels, as a share of the plot's width.
-    const APART: f64 = 1.0 / 11.0;
+    const MIN_LABEL_DISTANCE: f64 = 1.0 / 11.0;
     sizes.sort_by(f64::total_cmp);
     let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else { return sizes };
-    let factor = (last * 1.1 / (first * 0.9)).powf(APART);
+    let factor = (last * 1.1 / (first * 0.9)).powf(MIN_LABEL_DISTANCE);
     let mut next = 0.0;
     sizes.retain(|size| {
         let is_apart = *size >= next;

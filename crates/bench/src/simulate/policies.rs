@@ -122,7 +122,7 @@ impl Named {
         matches!(self.what, What::Policy(Policy::Clairvoyant | Policy::ClairvoyantSized))
     }
 
-    /// Whether it is LRU that counts every hit, if hits within `refresh_seconds` of the last one are ignored by policies that do so.
+    /// Whether the policy is LRU in which every hit moves its object. [`Kind::Lru`] ignores hits within `refresh_seconds` of the last one.
     pub(super) fn is_lru(&self, refresh_seconds: u32) -> bool {
         match self.what {
             What::Policy(Policy::Eviction(Kind::ExactLru)) => true,

@@ -185,7 +185,7 @@ pub fn csv(outcome: &Outcome) -> String {
     out
 }
 
-/// Tables for people: policies down, sizes across.
+/// The result as text: tables with a row per policy and a column per size.
 #[must_use]
 pub fn text(outcome: &Outcome) -> String {
     let totals = &outcome.totals;

@@ -73,7 +73,7 @@ pub(super) fn run(
     let (tasks, tallies) = tasks(plan, &sample, totals.footprint_bytes, warmup)?;
     let total = spool.len();
     let tasks = parallel::run(&mut spool, tasks, plan.threads, stop, |done| progress(done, Some(total)))?;
-    // Of each policy and size the whole sample is first, and its groups follow.
+    // For each policy and size, the whole sample comes first, and its groups follow.
     let parts = tallies.chunks(usize::from(GROUPS) + 1);
     let rows = tasks.into_iter().step_by(usize::from(GROUPS) + 1).zip(parts).map(|(task, parts)| {
         let parts: Vec<Tally> = parts.iter().map(|tally| *tally.lock()).collect();

@@ -41,7 +41,8 @@ const FIRST_STEP: u64 = 1;
 pub(super) struct Warmed<C = Counts> {
     warmup: Warmup,
     seen: u64,
-    /// For a share: the counts after 0, 1, 2... steps. For a number: the counts at the start and at the end of the warm-up.
+    /// If the warm-up is a share of the trace: the counts after 0, 1, 2... steps. If it is a number of accesses: the counts at its start
+    /// and at its end.
     marks: Vec<C>,
     step: u64,
 }
@@ -71,7 +72,7 @@ impl Warmed {
 }
 
 impl Warmed<Vec<Counts>> {
-    /// The same for one of several simulations.
+    /// The warm-up of one of the simulations.
     pub(super) fn of(&self, place: usize) -> Warmed {
         let &Self { warmup, seen, step, .. } = self;
         Warmed { warmup, seen, step, marks: self.marks.iter().map(|counts| counts[place]).collect() }

@@ -117,7 +117,7 @@ impl Experiment {
         Self { mix, utilisation: 1.0, soc_percent: 4, dram_mb: 43_000, tenants: 1, placement }
     }
 
-    /// The writes of the cache on the drive.
+    /// The cache's writes, as the closed form of write amplification takes them.
     fn writes(&self, bucket_writes: f64) -> Mixed {
         Mixed {
             used: self.utilisation,

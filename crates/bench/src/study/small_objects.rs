@@ -15,9 +15,9 @@ use crate::trace::{ZipfAccesses, ZipfConfig};
 const FLASH_SHARE: f64 = 0.2;
 /// DRAM, as a share of flash: before the index of each design is subtracted.
 const DRAM_SHARE: f64 = 0.06;
-/// The share of requests before the count begins.
+/// The share of requests that are the warm-up.
 const WARMUP: f64 = 0.5;
-/// Bytes of an object in the generated workload, from and to.
+/// Smallest and largest object of the generated workload.
 const GENERATED_BYTES: (u64, u64) = (60, 540);
 const GENERATED: ZipfConfig =
     ZipfConfig { requests: 6_000_000, objects: 1_000_000, exponent: 0.9, size_bytes: GENERATED_BYTES.1 };

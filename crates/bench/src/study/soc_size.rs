@@ -46,7 +46,7 @@ pub(super) fn fig12(runner: &Runner) -> Result<Outcome, StudyError> {
         curve.push((f64::from(*percent), theorem));
         measured.push((*percent, placed.dlwa, theorem));
     }
-    let points = beside_theorem(&measured);
+    let points = compare_with_theorem(&measured);
     let both: Vec<_> = placed.iter().map(|it| (it.clone(), it.clone())).collect();
     let mut drawn = chart(&both, Some(curve));
     drawn.lines.retain(|line| line.name != "non-FDP");
@@ -60,7 +60,7 @@ pub(super) fn fig12(runner: &Runner) -> Result<Outcome, StudyError> {
 
 /// Measured and predicted write amplification by share in percent, and their ratio, which must be within the paper's largest
 /// difference.
-fn beside_theorem(measured: &[(u32, f64, f64)]) -> Vec<Point> {
+fn compare_with_theorem(measured: &[(u32, f64, f64)]) -> Vec<Point> {
     let apart = |dlwa: f64, theorem: f64| (dlwa / theorem - 1.0).abs();
     let points = measured.iter().flat_map(|&(percent, dlwa, theorem)| {
         [
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn published_largest_difference_is_compared_only_with_the_largest() {
-        let points = beside_theorem(&[(4, 1.0, 1.0), (64, 2.2, 2.0), (96, 3.0, 2.9)]);
+        let points = compare_with_theorem(&[(4, 1.0, 1.0), (64, 2.2, 2.0), (96, 3.0, 2.9)]);
         let with_paper: Vec<_> = points.iter().filter(|point| point.paper == Some(0.16)).collect();
         assert!(points.iter().all(|point| point.ok() != Some(false)), "10 % apart is accepted: {points:?}");
-        assert!(beside_theorem(&[(4, 1.2, 1.0)]).iter().any(|point| point.ok() == Some(false)));
+        assert!(compare_with_theorem(&[(4, 1.2, 1.0)]).iter().any(|point| point.ok() == Some(false)));
         let [most] = with_paper[..] else { panic!("{with_paper:?}") };
         assert!(most.name == "apart, the most" && (most.ours - 0.1).abs() < 1e-9, "{most:?}");
     }

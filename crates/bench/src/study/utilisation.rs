@@ -8,7 +8,7 @@ use super::{Chart, Line, Outcome, Point, Runner};
 /// lower utilisation it relocates nothing measurable, and 1.00 is the minimum.
 const PLACED: (f64, f64) = (1.0, 1.05);
 const PLACED_FULL: (f64, f64) = (1.001, 1.05);
-/// The same where the paper says 1.
+/// Accepted write amplification with placement where the paper has 1.
 const PLACED_ONE: (f64, f64) = (1.0, 1.1);
 const PLACED_ONE_FULL: (f64, f64) = (1.001, 1.1);
 /// The paper's 1.3 without placement, within a tenth.

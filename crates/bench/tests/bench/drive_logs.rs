@@ -90,7 +90,7 @@ fn final_values_lie_in_the_narrow_intervals_of_model_runs() {
 
 /// The plateau before a ring's first wrap is level for eight capacities, at 1.14 where 3.57 is final.
 #[test]
-fn no_series_is_called_steady_before_its_last_rise() {
+fn forecast_before_the_last_rise_is_absent() {
     for (name, capacity, log) in series() {
         let end = log.host_bytes() as f64;
         let last = log.dlwa_between(0.9 * end, end);
@@ -168,7 +168,8 @@ fn card_learned_from_three_series_of_the_emulator_predicts_its_other_series() {
     learn_and_predict("warp448", &["FIO/cylon448-II/3syn/"], fitted, (0.1084, 0.02));
 }
 
-/// Requires the known over-provisioning within a margin, intervals of at most 15 %, and eight of ten values inside.
+/// Learns a card from the series `fitted`. It must have the over-provisioning `op` within `margin` and intervals of at most 15 %, and eight
+/// of ten other series must end inside the interval around their model.
 #[track_caller]
 fn learn_and_predict(card: &str, drive: &[&str], fitted: [&str; 3], (op, margin): (f64, f64)) {
     let Some(folder) = folder() else { return };

@@ -36,7 +36,7 @@ fn row() -> Row {
         report: InstanceReport { counts, snapshot, ..made::instance(10.0) },
         writes: WriteRates { host_bytes_per_second: 1.0, dlwa: None, is_carried_over: false },
         years: Years::AtMost(5.0),
-        drive_writes_a_day: 1.0,
+        drive_writes_per_day: 1.0,
     }
 }
 
@@ -163,7 +163,7 @@ fn best_is_highest_passing_offered_rate() {
 struct Drive {
     /// Bytes per operation at a rate.
     op_bytes: fn(u64) -> u64,
-    /// Media bytes per ten host bytes, after this many host bytes; `None` is not reported.
+    /// Ten times the write amplification after this many host bytes; `None` if the drive does not report media bytes.
     media_tenths: Option<fn(u64) -> u64>,
     rate: Cell<u64>,
     ops: Cell<u64>,
@@ -283,7 +283,8 @@ fn stages_fill_until_steady_and_measure_each_rate() {
     let expected = [(None, 20_000, 20), (Some(200), 20_000, 100), (Some(500), 20_000, 40)];
     assert_eq!(rates(&stages), expected, "ascending, without duplicates");
     assert_eq!(drive.ops.get(), 50_000 + 3 * 22_000);
-    // Of 20 capacities and four stages of 2.2: 0.2 capacities after two seconds, and 0.6 of the first stage after 56.
+    // Progress is the share of 28.8 capacities: 20 of warm-up, and 2.2 of each of four stages. Two seconds write 0.2 capacities; after
+    // 56 seconds, 0.6 capacities of the first stage are written.
     assert!((reported[1] - 0.2 / 28.8).abs() < 1e-9, "{}", reported[1]);
     assert!((reported[55] - 20.6 / 28.8).abs() < 1e-9, "{}", reported[55]);
 }
@@ -335,8 +336,8 @@ fn fill_that_stops_early_passes_a_low_plateau_and_ends_at_a_high_one() {
 
 /// A drive that lasts five years at this rate, with 100 bytes per operation and a write amplification of 2.
 fn lasting_at(rate: f64) -> Life {
-    let writes_a_day = rate * 100.0 * 2.0 * 86_400.0 / CAPACITY_BYTES;
-    Life { endurance: Some(Endurance::from_dwpd(CAPACITY_BYTES, writes_a_day, 5.0, 1.0)), ..FOREVER }
+    let writes_per_day = rate * 100.0 * 2.0 * 86_400.0 / CAPACITY_BYTES;
+    Life { endurance: Some(Endurance::from_dwpd(CAPACITY_BYTES, writes_per_day, 5.0, 1.0)), ..FOREVER }
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn interval_holds_exact_ratio_in_95_percent_of_samples() {
 
 #[test]
 #[ignore = "prints the table of docs/simulate.md, in minutes"]
-fn coverage_on_real_traces() {
+fn intervals_of_real_traces_are_printed() {
     let named = std::env::var_os("FLASHWRIGHT_SHARED").map(|shared| Path::new(&shared).join("traces"));
     let beside = || {
         let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();

@@ -337,7 +337,8 @@ fn shipped_object_cache_passes_with_fewer_operations() {
     assert!((15_000..=20_000).contains(&objects), "{objects} objects");
 }
 
-/// A replay of 200 sets, every fourth of 5000 bytes and the others of 100, with a model whose tree is `split` of the feature `bytes`.
+/// A replay of 200 sets, every fourth of 5000 bytes and the others of 100, and a model with one tree, which rejects the large ones.
+/// `split` is JSON that makes the tree's split one by category; `features` declares the model's feature `bytes`.
 fn learned_replay(folder: &Path, split: &str, features: &str) -> Loaded {
     let rows: String =
         (0..200).map(|row| format!("key{row},SET,{},1\n", if row % 4 == 0 { 5000 } else { 100 })).collect();

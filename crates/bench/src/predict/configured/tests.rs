@@ -111,7 +111,7 @@ fn replayed_rows_are_repeated_and_timed_up_to_the_limit() {
 }
 
 #[test]
-fn workers_take_turns() {
+fn requests_of_two_workers_alternate() {
     let folder = tempfile::tempdir().unwrap();
     // Two pools with keys of different lengths; one thread draws from both, and the seeds of two threads differ.
     let one = read(folder.path(), FLASH, &DRAWN.replace(r#""numThreads": 2"#, r#""numThreads": 1"#));

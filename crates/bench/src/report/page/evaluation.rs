@@ -17,7 +17,7 @@ const LONGEST_YEARS: f64 = 100.0;
 /// Lower end of the life axis: an hour.
 const SHORTEST_YEARS: f64 = 1.0 / 8766.0;
 
-/// The evaluations among `runs`.
+/// Appends the evaluations among `runs`.
 pub(super) fn evaluations(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     for it in runs.iter().filter(|it| it.run.command() == "evaluate") {
         if runs.len() > 1 {
@@ -95,7 +95,7 @@ fn verdicts(body: &mut Html, profiles: &[Value]) {
                 let lowest = rows(profile).iter().filter(|row| row["offered_ops_per_second"].is_u64());
                 let lowest = lowest.min_by_key(|row| row["offered_ops_per_second"].as_u64());
                 if let Some(reasons) = lowest.map(reasons).filter(|reasons| !reasons.is_empty()) {
-                    body.text(&format!(": at the lowest it {reasons}"));
+                    body.text(&format!(": at the lowest rate the drive {reasons}"));
                 }
             }
         }

@@ -94,13 +94,13 @@ mod tests {
                 "latency_ns": { "device": { "read": { "p50": p99 / 2, "p99": p99, "p999": p99 } } }, "life_years": years,
                 "dlwa": 1.25, "passed": failures.is_empty(), "failures": failures })
         };
-        let slow = ["read p99 is 12 ms, more than 5 ms"];
+        let slow = ["had a read p99 of 12 ms, more than 5 ms"];
         let page = page(serde_json::json!({ "flashwright": "0.1.0", "command": "evaluate",
             "config": { "drive": { "name": "tlc" }, "criteria": { "max_read_p99_ns": 5_000_000, "min_years": 5.0, "min_reached": 0.95 } },
             "profiles": [{ "profile": "kv", "title": "small objects", "passing_ops_per_second": 1000, "passing_placement": false,
                 "passing_years": 8.0, "runs": [row(1000, 200_000, 8.0, &[]), row(50_000, 12_000_000, 0.2, &slow)] }] }));
         assert!(page.contains("passes</span> up to 1,000 ops/s, without placement, 8.0 years"), "{page}");
-        assert!(page.contains("fails</span>: it read p99 is 12 ms, more than 5 ms"), "{page}");
+        assert!(page.contains("fails</span>: it had a read p99 of 12 ms, more than 5 ms"), "{page}");
         assert!(page.contains("<h2>kv: small objects</h2>") && page.contains("<td>1.25</td>"), "{page}");
         assert_eq!(page.matches("<svg").count(), 2, "latency and life over the rate");
         assert!(page.contains("<title>p99, without placement, 50,000 ops/s: 12 ms</title>"), "{page}");

@@ -34,7 +34,7 @@ enum Kind {
 }
 
 impl Stressor {
-    /// Creates the stressor of `plan`; `open` opens a cache for the one that shuts caches down.
+    /// Creates the stressor of `plan`. The stressor of fast shutdowns opens caches by `open`.
     #[must_use]
     pub fn new(plan: StressorPlan, seed: u64, open: OpenCache) -> Self {
         let kind = match plan {

@@ -25,7 +25,7 @@ const BATCH: u64 = 4096;
 const SMALL_VALUE: &[u8] = &[5; 5];
 const LARGER_VALUE: &[u8] = &[50; 50];
 const LARGER_KEY: &[u8] = b"nkey1";
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 
 pub(super) struct Shutdown {
     open: OpenCache,
@@ -91,7 +91,7 @@ impl Shutdown {
         let (ends, refusals) = (AtomicBool::new(false), AtomicU64::new(0));
         let insert = || {
             while !ends.load(Ordering::Acquire) {
-                let outcome = cache.insert_blocking(LARGER_KEY, LARGER_VALUE, AS_USUAL);
+                let outcome = cache.insert_blocking(LARGER_KEY, LARGER_VALUE, DEFAULT_OPTIONS);
                 if outcome != Inserted::Rejected(Refusal::AllPinned) {
                     return outcome;
                 }
@@ -150,7 +150,7 @@ fn fill(cache: &Cache, stats: &WorkerStats) -> u64 {
     let mut inserted = 0;
     while evictions() == 0 {
         for number in inserted..inserted + BATCH {
-            if cache.insert_blocking(&key(number), SMALL_VALUE, AS_USUAL) != Inserted::Stored {
+            if cache.insert_blocking(&key(number), SMALL_VALUE, DEFAULT_OPTIONS) != Inserted::Stored {
                 stats.counting.set_failures.one();
                 return number;
             }

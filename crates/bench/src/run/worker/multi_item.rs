@@ -12,15 +12,15 @@ use super::Worker;
 /// Progress of a request for several items.
 #[derive(Debug, Default)]
 pub(super) struct MultiItem {
-    /// A miss was found after which all later items are fetched too, and so are not looked up.
+    /// Whether a miss makes the worker fetch all later items of the request, so that it sets them without a lookup.
     sets_only: bool,
     items_missed: u64,
     requested_bytes: u64,
     found_bytes: u64,
     fetched_bytes: u64,
-    /// For the trace of misses: the common prefix of the items' keys.
+    /// The common prefix of the items' keys, for the trace of misses.
     name: Vec<u8>,
-    /// For the trace of misses: the missing part.
+    /// The missing part, for the trace of misses.
     missing: Option<Fetch>,
 }
 

@@ -30,7 +30,7 @@ impl Sampling {
         Self { until_timed: 1, random_state: seed, times_all }
     }
 
-    /// Call it when a request begins.
+    /// Advances to the next request. The worker calls it when a request begins.
     #[inline]
     pub(super) fn begin(&mut self) {
         if self.until_timed == 0 {
@@ -45,8 +45,8 @@ impl Sampling {
         self.until_timed == 0
     }
 
-    /// Whether memory may be prefetched for the upcoming request; call it before the next request begins. A request that will be timed
-    /// gets no prefetch, as its time would be too short.
+    /// Whether memory may be prefetched for the upcoming request. The worker asks before the next request begins. A request that will
+    /// be timed gets no prefetch, because its time would be too short.
     #[inline]
     pub(super) fn allows_look_ahead(&self) -> bool {
         !self.times_all && self.until_timed != CALLS_AHEAD
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn untimed_requests_and_only_those_allow_look_ahead() {
+    fn look_ahead_is_allowed_for_untimed_requests_only() {
         let mut sampling = Sampling::new(7, false);
         let (mut timed, mut ahead) = (Vec::new(), vec![false; AHEAD]);
         for _ in 0..10_000 {

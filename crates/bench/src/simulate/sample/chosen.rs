@@ -11,7 +11,7 @@ const HOT_ONE_IN: usize = 1000;
 /// but at least this number.
 const MIN_HOT: usize = 100;
 /// An object is a giant if it has this many times the mean.
-const GIANT_MEANS: u64 = 10;
+const GIANT_FACTOR: u64 = 10;
 /// Makes the group of an object independent of whether it is drawn.
 const GROUP_SEED: u64 = 0x6B1F_5D0E_93A7_C241;
 
@@ -23,7 +23,7 @@ pub(super) struct Sample {
     pub(super) stands_for: f64,
     /// Mean size of a drawn object at its first request.
     pub(super) drawn_mean_bytes: f64,
-    /// The same mean weighted by bytes: the size of the object to which an average byte belongs.
+    /// Mean size of a drawn object weighted by its bytes: the size of the object to which an average byte belongs.
     pub(super) drawn_typical_bytes: f64,
     /// Bytes per unit of weight, a power of two, so that weighted sizes fit in 32 bits.
     pub(super) unit_bytes: f64,
@@ -58,7 +58,7 @@ impl Sample {
         self.groups[object as usize] == HOT
     }
 
-    /// Number of the object in the group, or in the whole sample, if it is there.
+    /// The object's number in the group, or without a group in the whole sample; `None` if the group does not have the object.
     pub(super) fn number_in(&self, group: Option<u8>, object: u32) -> Option<u32> {
         let Some(group) = group else { return Some(object) };
         let of_object = self.groups[object as usize];
@@ -73,9 +73,9 @@ impl Sample {
 
 /// Group of the objects that are in all groups.
 const HOT: u8 = u8::MAX;
-/// Not in the sample, or not seen yet.
+/// An object that is not in the sample, or not seen yet.
 const OUT: u32 = u32::MAX;
-/// Only removed and never requested: not in any cache, and represents nothing.
+/// An object that is only removed and never requested. It is in no cache and represents no others.
 const NEVER_REQUESTED: u32 = OUT - 1;
 
 /// Filters a trace to the objects of the sample, with new numbers.
@@ -240,7 +240,7 @@ fn certain(requests_of: &[(u32, u64)], first_weights: &[u32]) -> Vec<bool> {
     let mut is_hot = vec![false; requests_of.len()];
     let count = (requests_of.len() / HOT_ONE_IN).max(MIN_HOT).min(requests_of.len());
     mark_most(&mut is_hot, count, 0, |object| u64::from(requests_of[object].0));
-    let giant = |all: u64| GIANT_MEANS * all / requests_of.len().max(1) as u64;
+    let giant = |all: u64| GIANT_FACTOR * all / requests_of.len().max(1) as u64;
     let (weight, bytes) = (
         first_weights.iter().map(|weight| u64::from(*weight)).sum(),
         requests_of.iter().map(|requests_of| requests_of.1).sum(),

@@ -13,7 +13,7 @@ pub(super) const GROUPS: u8 = 8;
 /// The 97.5 % quantile of Student's t with one degree of freedom less than there are groups.
 const STUDENT_T: f64 = 2.3646;
 /// The groups share the hot objects and the times of scans, so their spread is too small on block traces. These factors were fitted
-/// on 40 samples each of three traces at three rates and six policies; `tests/sample_intervals.rs` measures the result.
+/// on 40 samples each of three traces at three rates and six policies; `tests/bench/sample_intervals.rs` measures the result.
 const SPREAD_FACTOR: f64 = 1.5;
 const BIAS_FACTOR: f64 = 2.0;
 /// With fewer objects the groups are too small for an estimate.

@@ -61,7 +61,7 @@ impl Demand {
         let card = Card::load(CARD).map_err(|error| StudyError::Output(error.to_string()))?;
         let asked_for = footprint_bytes(&mut generated(seed), REQUESTS);
         let smallest = (card.space.unit_bytes / u64::from(card.space.page_bytes) / MIN_SCALED_PAGES) as u32;
-        let scale = scale_beside(given.footprint_bytes, asked_for).min(smallest);
+        let scale = scale_for_footprint(given.footprint_bytes, asked_for).min(smallest);
         let demand = Self {
             scale,
             requests: given.requests,
@@ -120,7 +120,7 @@ impl Demand {
 
 /// Scale, a power of two, at which the ratio of drive to footprint is the same as for a footprint of `asked_for_bytes` at
 /// [`SCALE`].
-fn scale_beside(footprint_bytes: u64, asked_for_bytes: u64) -> u32 {
+fn scale_for_footprint(footprint_bytes: u64, asked_for_bytes: u64) -> u32 {
     let times = asked_for_bytes as f64 / footprint_bytes as f64;
     let power = (times * f64::from(SCALE)).log2().round();
     2f64.powf(power.clamp(0.0, 31.0)) as u32
@@ -150,10 +150,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scale_beside_is_inverse_to_footprint() {
-        assert_eq!(scale_beside(10_000, 10_000), SCALE);
-        assert_eq!(scale_beside(2_500, 10_000), SCALE * 4);
-        assert_eq!(scale_beside(11_000_000, 10_000), 1, "never larger than the drive");
+    fn scale_is_inverse_to_footprint() {
+        assert_eq!(scale_for_footprint(10_000, 10_000), SCALE);
+        assert_eq!(scale_for_footprint(2_500, 10_000), SCALE * 4);
+        assert_eq!(scale_for_footprint(11_000_000, 10_000), 1, "never larger than the drive");
     }
 
     #[test]

@@ -32,7 +32,7 @@ struct Caches {
 
 /// Limits of the block size.
 const BLOCKS_BYTES: (u64, u64) = (1 << 10, 64 << 20);
-/// Blocks of the generated workload hold twenty objects.
+/// If a block holds fewer objects than this on average, the result has a note. Blocks of the generated workload hold twenty.
 const FEW_OBJECTS: u64 = 8;
 /// Minimum size of the Origin cache: a smaller one cannot have the regions for [`MAX_POINTS`] insertion points.
 const MIN_ORIGIN_BYTES: u64 = 2 * 20 * BLOCKS_BYTES.0;

@@ -28,7 +28,8 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
             .iter()
             .copied()
             .fold(0.0, |most: f64, lost| if lost.abs() > most.abs() { lost } else { most });
-        // As many requests precede the counting as are counted.
+        // `turnovers` is of the counted requests. Equally many requests lie between the swap and counting, so the cache turned over
+        // about as often before.
         let least = turned[place].iter().map(turnovers).fold(f64::INFINITY, f64::min);
         points.extend([
             Point::shown(

@@ -30,8 +30,8 @@ const DRIVE_TOLERANCE: f64 = 0.10;
 /// the steady states of its 12 series with three streams.
 const KEPT_FREE: f64 = 0.0275;
 
-/// With placement, a cache loads the emulator so little that background collection keeps more units free: with this share, the model meets
-/// the steady state of its log.
+/// Share that stays free under a cache with placement, which loads the emulator so little that background collection keeps more units
+/// free. With this share, the model meets the steady state of the cache's log.
 const KEPT_FREE_OF_CACHE: f64 = 0.0875;
 
 /// Share of the drive that a cache writes. The logs do not give it; with this one value, the model meets the steady states of all caches
@@ -87,10 +87,10 @@ fn one_stream(series: &Series, (card, scale): (Card, u32)) -> Option<Setup> {
     Some(Setup { card, scale, file, tolerance: STREAM_TOLERANCE, remark: None })
 }
 
-/// Of the emulator's host writes, the sequential stream has 0.57: the curves of the `zoned` and `zipf` series have a period of 1.53 to
-/// 1.62 capacities, and a pass over 90 % of the space takes 0.9 / 0.57 = 1.58. The random stream has 0.6 of the rest: with that, the
-/// `fdp` series agree for all four distributions. Both are the same in all series. The series `fdp_share` agree if the sequential
-/// stream and the overwrites share a handle.
+/// Shares of the emulator's host writes; they are the same in all series. The sequential stream has 0.57: the curves of the `zoned` and
+/// `zipf` series have a period of 1.53 to 1.62 capacities, and a pass over 90 % of the space takes 0.9 / 0.57 = 1.58. The random stream
+/// has 0.6 of the rest: with that share, the model meets the `fdp` series of all four distributions. It meets the series `fdp_share` if
+/// the sequential stream and the overwrites share a handle.
 const SEQUENTIAL: f64 = 0.57;
 const RANDOM: f64 = (1.0 - SEQUENTIAL) * 0.6;
 
