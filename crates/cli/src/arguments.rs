@@ -12,7 +12,7 @@ const OFF_IF_EMPTY: [&str; 2] = ["progress-stats-file", "report-ac-memory-usage-
 pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     let mut rest_is_plain = false;
-    for argument in spelled(arguments) {
+    for argument in with_clap_spelling(arguments) {
         rest_is_plain |= argument == "--";
         match joined.last_mut() {
             _ if !rest_is_plain && is_off(&argument) => {}
@@ -61,7 +61,7 @@ fn is_off(argument: &OsStr) -> bool {
     name.is_some_and(|name| OFF_IF_EMPTY.contains(&name))
 }
 
-fn spelled(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+fn with_clap_spelling(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut rest_is_plain = false;
     arguments
         .enumerate()

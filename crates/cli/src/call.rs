@@ -38,10 +38,10 @@ impl Call {
         Self { arguments: arguments.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same with policies that `simulate` runs beside its own, by their names.
+    /// Adds policies of the calling program, which `simulate` runs by their names beside its own.
     ///
     /// # Errors
-    /// Two of them have the same name.
+    /// Two of the policies have the same name.
     pub fn with_policies(mut self, policies: Vec<CustomPolicy>) -> Result<Self, String> {
         let named: Vec<Named> = policies.iter().cloned().map(Named::custom).collect();
         for (place, policy) in named.iter().enumerate() {
@@ -53,7 +53,7 @@ impl Call {
         Ok(self)
     }
 
-    /// The policy of this name that the calling program brings along, if there is one.
+    /// The policy of this name that the calling program added, if there is one.
     pub(crate) fn policy(&self, name: &str) -> Option<Named> {
         let found = self.policies.iter().find(|policy| policy.name() == name);
         found.cloned().map(Named::custom)

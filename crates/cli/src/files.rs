@@ -33,7 +33,7 @@ impl Files {
     }
 
     /// Refuses an output that would overwrite another file of the command, also by another path.
-    pub fn keep_apart(&self) -> Result<(), String> {
+    pub fn check_distinct(&self) -> Result<(), String> {
         for (number, output) in self.written.iter().enumerate() {
             let others = self.written[..number].iter().map(|path| ("output", path));
             let mut others = self.kept.iter().map(|(what, path)| (*what, path)).chain(others);
@@ -45,9 +45,9 @@ impl Files {
         Ok(())
     }
 
-    /// The same, and checks whether each output can be written, before a run of hours.
+    /// Refuses an output that would overwrite another file of the command, or cannot be written, before a run of hours.
     pub fn check(&self) -> Result<(), String> {
-        self.keep_apart()?;
+        self.check_distinct()?;
         self.written.iter().try_for_each(|path| check_writable(path).map_err(|error| error.to_string()))
     }
 }

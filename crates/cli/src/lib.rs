@@ -172,7 +172,7 @@ fn not_run(answer: &clap::Error) -> ExitCode {
     output::usage_error(&one_line(&answer.to_string()))
 }
 
-/// Clap's words without its usage, which `--help` shows.
+/// Clap's message on one line, without the usage text, which `--help` shows.
 fn one_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let said = text.split("\n\nUsage:").next().unwrap_or(text);

@@ -66,12 +66,12 @@ impl Common {
         self.seed.unwrap_or(1)
     }
 
-    /// Warns once if `--seed` was given and nothing in the run has asked for it.
+    /// Warns once if `--seed` was given and nothing in the run used it.
     pub fn warn_of_unused_seed(&self, command: &str) {
         self.warn_of_seed(format_args!("nothing in this run of `{command}` is random"));
     }
 
-    /// The same, with the reason why `--seed` has no effect.
+    /// Warns once if `--seed` was given and has no effect, with the reason.
     pub fn warn_of_seed(&self, reason: impl Display) {
         if self.seed.is_some() && !self.seed_is_used.swap(true, Ordering::Relaxed) {
             self.warn(format_args!("--seed: has no effect, because {reason}"));
@@ -101,7 +101,7 @@ impl Common {
         }
     }
 
-    /// The policy of this name that the calling program brings along, if there is one.
+    /// The policy of this name that the calling program added, if there is one.
     pub fn custom_policy(&self, name: &str) -> Option<Named> {
         self.call.as_ref()?.policy(name)
     }
@@ -133,7 +133,7 @@ impl Common {
         }
     }
 
-    /// A failure of the run, on standard error. A call finds it in the verdict of the result.
+    /// Prints a failure of the run to standard error. A call finds the failure in the verdict of the result instead.
     pub fn say_failure(&self, word: &str, failure: &str) {
         if self.call.is_none() {
             say_error(format_args!("{word}: {failure}"));
@@ -220,7 +220,7 @@ impl Common {
         }
     }
 
-    /// The same, with `word` before each failure, and with this exit code for failures.
+    /// Prints and writes a result, with `word` before each failure, and returns `code` if there are failures.
     pub fn conclude_as(
         &self,
         command: &str,

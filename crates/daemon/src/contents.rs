@@ -7,7 +7,7 @@ use block::volume::Volume;
 use device::event_loop::wait_for;
 use device::{Device, contents};
 
-use crate::named::{file_of, traces};
+use crate::named::{file_of, os_identity};
 
 /// Refuses devices whose contents suggest a mistake.
 ///
@@ -22,7 +22,7 @@ pub fn refuse_known(flash: (&str, &Arc<dyn Device>), disk: (&str, &Arc<dyn Devic
 /// Refuses flash, or a member of it, with known contents.
 ///
 /// # Errors
-/// The contents.
+/// A message that names the contents.
 pub fn refuse_contents(name: &str, flash: &Arc<dyn Device>) -> Result<(), String> {
     let held = match file_of(name) {
         Some(file) => contents::of(&file, &**flash),
@@ -41,7 +41,7 @@ pub fn refuse_contents(name: &str, flash: &Arc<dyn Device>) -> Result<(), String
 /// Refuses a disk that is the flash of a cache.
 ///
 /// # Errors
-/// The cache.
+/// A message that names the cache.
 pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
     if let Ok(Some(Label { uuid, .. })) = Label::of(&**disk) {
         return Err(format!("--disk {path}: is a part of the flash of the cache {uuid:032x}"));
@@ -55,9 +55,9 @@ pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
 /// Refuses a disk that is marked as belonging to a cache.
 ///
 /// # Errors
-/// The cache, and how to proceed.
+/// A message that names the cache and the next step.
 pub fn refuse_marked(path: &str, way_round: &str) -> Result<(), String> {
-    match traces(path).marks().first() {
+    match os_identity(path).marks().first() {
         Some(uuid) => Err(format!(
             "--disk {path}: belongs to the cache {uuid:032x}, which may have data that the disk does not have; {way_round}"
         )),
@@ -68,7 +68,7 @@ pub fn refuse_marked(path: &str, way_round: &str) -> Result<(), String> {
 /// Refuses a disk file whose last bytes do not fill a block.
 ///
 /// # Errors
-/// The file and the number of unreachable bytes.
+/// A message with the file and the number of unreachable bytes.
 pub fn refuse_rest(path: &str, disk: &dyn Device) -> Result<(), String> {
     let Some(file) = file_of(path) else { return Ok(()) };
     let length = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());

@@ -131,12 +131,12 @@ impl Options {
 /// The served disk, and the background work.
 struct Served {
     export: Arc<dyn Export>,
-    /// Counts requests of all frontends.
+    /// Counts requests of all front ends.
     meter: Arc<Meter>,
     /// Flash and disk.
     below: Arc<Mutex<Vec<Below>>>,
     cached: Option<Cached>,
-    /// The error of `--record`, if requests are recorded.
+    /// The error that ended the recording, once there is one; `None` without `--record`.
     recording: Option<recording::Failure>,
 }
 
@@ -178,7 +178,7 @@ impl StatusReader {
 pub struct Stopped {
     /// Its last figures.
     pub result: Value,
-    /// What could not be stopped, written or closed.
+    /// Errors of stopping, writing and closing.
     pub failures: Vec<String>,
 }
 
@@ -421,7 +421,7 @@ fn close(disk: &str, served: Served) -> Vec<String> {
     failures.into_iter().flatten().collect()
 }
 
-/// An identity of the disk that is unique on this machine until it reboots, when its block devices vanish too.
+/// An identity of the disk that is unique on this machine until a reboot, which also removes ublk devices.
 fn identity(options: &Options, cached: Option<&Cached>) -> Result<u64, String> {
     let failed = |error: &dyn std::fmt::Display| format!("--disk {}: {error}", options.disk);
     if let Some(cached) = cached {

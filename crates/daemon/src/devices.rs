@@ -17,7 +17,7 @@ use device::timer::SystemTimer;
 use device::{Device, DeviceSpec, ErrorKind};
 
 use crate::log_line;
-use crate::named::{self, KINDS, Stripes, file_of, files_of, has_kind, traces};
+use crate::named::{self, KINDS, Stripes, file_of, files_of, has_kind, os_identity};
 use crate::status::figures;
 
 /// The two devices.
@@ -85,35 +85,35 @@ pub enum Access {
 }
 
 impl Devices {
-    /// The names of both.
+    /// The names of flash and disk.
     #[must_use]
     pub fn names(&self) -> [&String; 2] {
         [&self.flash, &self.disk]
     }
 
-    /// Opens both.
+    /// Opens flash and disk.
     pub fn open(&self, access: Access) -> Result<[Arc<dyn Device>; 2], String> {
         self.open_all(access, Stripes::Labelled).map(|Opened { flash, disk, .. }| [flash, disk])
     }
 
-    /// Opens both devices, and returns the members of the flash.
+    /// Opens flash and disk, and returns also the members of the flash.
     pub fn open_all(&self, access: Access, stripes: Stripes) -> Result<Opened, String> {
         self.open_with([access, access], stripes)
     }
 
-    /// Opens both: the disk for writing, and the flash for reading if it cannot be written.
+    /// Opens the disk for writing, and the flash for reading if it cannot be written.
     pub fn open_readable_flash(&self) -> Result<Opened, String> {
         self.open_with([Access::Write, Access::Write], Stripes::Labelled)
             .or_else(|why| self.open_with([Access::Read, Access::Write], Stripes::Labelled).map_err(|_| why))
     }
 
-    /// Opens both, the flash and the disk with this access.
+    /// Opens flash and disk with these kinds of access.
     fn open_with(&self, access: [Access; 2], stripes: Stripes) -> Result<Opened, String> {
         let are_several = is_several(&self.flash) || is_several(&self.disk);
-        if self.flash != self.disk && are_several && self.share_a_file() {
+        if self.flash != self.disk && are_several && self.share_files() {
             return Err(format!("--flash {} and --disk {} have a device in common", self.flash, self.disk));
         }
-        if self.flash == self.disk || self.share_a_file() {
+        if self.flash == self.disk || self.share_files() {
             let name = if self.flash == self.disk { "" } else { &format!(", which is {},", self.disk) };
             return Err(format!("{}{name} cannot be both the flash and the disk", self.flash));
         }
@@ -128,7 +128,7 @@ impl Devices {
         other: &str,
         stripes: Stripes,
     ) -> Result<(Arc<dyn Device>, Vec<Member>), String> {
-        let with = |disk: &str| Self { disk: disk.to_owned(), ..self.clone() }.share_a_file();
+        let with = |disk: &str| Self { disk: disk.to_owned(), ..self.clone() }.share_files();
         for used in [other, &self.disk] {
             if self.flash == used || with(used) {
                 return Err(format!("--to {}: is in use by this cache already, as {used}", self.flash));
@@ -137,10 +137,10 @@ impl Devices {
         self.opening.open_all("--to", &self.flash, Access::Write, stripes)
     }
 
-    /// Opens both, and the volume on them.
+    /// Opens flash and disk, and the volume on them.
     pub fn open_volume(&self, taking: DiskOverrides) -> Result<OpenedVolume, String> {
         let [flash, disk] = self.open(Access::Write)?;
-        let pairing = Pairing { os_identity: traces(&self.disk), is_forced: taking.force_disk };
+        let pairing = Pairing { os_identity: os_identity(&self.disk), is_forced: taking.force_disk };
         let (quick, slow) =
             (Tasks::with_inline_transfers(Arc::clone(&flash)), Tasks::resuming(Arc::clone(&disk)));
         let timer = Arc::new(SystemTimer::default());
@@ -176,7 +176,7 @@ impl Devices {
         format!("--flash {} --disk {}: {error}{hint}", self.flash, self.disk)
     }
 
-    fn share_a_file(&self) -> bool {
+    fn share_files(&self) -> bool {
         let identities = |text: &str| -> Vec<(u64, u64)> {
             let there = files_of(text).into_iter().flatten().filter_map(|path| std::fs::metadata(path).ok());
             there.map(|there| (there.dev(), there.ino())).collect()

@@ -42,7 +42,7 @@ pub fn file_of(text: &str) -> Option<PathBuf> {
 }
 
 /// The identity of the disk that `text` names: its files and its device id.
-pub fn traces(text: &str) -> OsIdentity {
+pub fn os_identity(text: &str) -> OsIdentity {
     files_of(text).map_or_else(|_| OsIdentity::default(), |paths| OsIdentity::of_all(&paths))
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::contents;
 use crate::control::{Below, Cache, lock};
 use crate::devices::Devices;
-use crate::named::{Stripes, is_memory, traces};
+use crate::named::{Stripes, is_memory, os_identity};
 
 /// Records the size of a disk that was enlarged, and serves it at that size.
 ///
@@ -39,7 +39,7 @@ pub(crate) fn grow_disk(cache: &Cache, below: &Mutex<Vec<Below>>) -> Result<Valu
     let grown = wait_for(async {
         old.close().await?;
         let timer = Arc::new(SystemTimer::default());
-        Volume::grow_disk(Arc::clone(&flash), Arc::clone(&disk), timer, traces(&name)).await
+        Volume::grow_disk(Arc::clone(&flash), Arc::clone(&disk), timer, os_identity(&name)).await
     });
     if grown.is_err() {
         resize(before)?;
@@ -89,8 +89,8 @@ pub(crate) fn replace_flash(
         paused_at = SystemClock.monotonic_ns();
         // If the flash fails, now or before, its contents are those after a crash, and the move recovers them.
         let _ = old_volume.close().await;
-        let (timer, traces) = (Arc::new(SystemTimer::default()), traces(&devices.disk));
-        Volume::replace_flash(&old, &new, Arc::clone(&disk), timer, traces, Some(ahead), false).await
+        let (timer, os_identity) = (Arc::new(SystemTimer::default()), os_identity(&devices.disk));
+        Volume::replace_flash(&old, &new, Arc::clone(&disk), timer, os_identity, Some(ahead), false).await
     });
     let replaced = match replaced {
         Ok(replaced) => replaced,
@@ -104,7 +104,7 @@ pub(crate) fn replace_flash(
             return Err(format!("--to {to}: {error}; the cache stays on the old flash{hint}"));
         }
     };
-    // Before clients change the cache on the new flash, so that it is the only one.
+    // The old flash is retired before clients change the cache on the new one, so that only one of them can be opened.
     let retired = wait_for(retire(&old));
     let volume = reopen(exchange, &new, &disk, &devices.disk)
         .map_err(|error| format!("the cache is on {to} now, but {error} with --flash {to}"))?;
@@ -157,7 +157,7 @@ fn reopen(
 ) -> Result<Volume, String> {
     let (quick, slow) = (Tasks::with_inline_transfers(Arc::clone(flash)), Tasks::resuming(Arc::clone(disk)));
     let timer = Arc::new(SystemTimer::default());
-    let opened = wait_for(Volume::reopen(quick, slow, timer, traces(disk_name)));
+    let opened = wait_for(Volume::reopen(quick, slow, timer, os_identity(disk_name)));
     let (volume, _) = opened.map_err(|error| {
         format!("the cache cannot be opened again: {error}; requests fail until the server is restarted")
     })?;

@@ -35,7 +35,7 @@ pub fn start(path: &Path, new: &mut NewFiles) -> Result<Recorder, String> {
     if is_new {
         new.add(path);
     }
-    if !go_on(&mut file).map_err(failed)? {
+    if !prepare_append(&mut file).map_err(failed)? {
         return Err(format!("--record {}: is not a recording, and is left alone", path.display()));
     }
     let failure = Failure::default();
@@ -70,7 +70,7 @@ fn unix_us() -> u64 {
 }
 
 /// Prepares the file for appending; returns whether it is a recording.
-fn go_on(file: &mut File) -> std::io::Result<bool> {
+fn prepare_append(file: &mut File) -> std::io::Result<bool> {
     let mut head = Vec::new();
     file.take(Recording::HEADER.len() as u64).read_to_end(&mut head)?;
     if head.is_empty() {
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     /// The file's contents after a server has appended to it.
-    fn gone_on(text: &str) -> Option<String> {
+    fn after_append(text: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("requests.csv");
         std::fs::write(&path, text).unwrap();
         let mut file = OpenOptions::new().read(true).append(true).open(&path).unwrap();
-        let goes_on = go_on(&mut file).unwrap();
+        let is_recording = prepare_append(&mut file).unwrap();
         file.write_all(b"2,flush,0,0\n").unwrap();
-        goes_on.then(|| std::fs::read_to_string(&path).unwrap())
+        is_recording.then(|| std::fs::read_to_string(&path).unwrap())
     }
 
     /// Catches a regression: a full disk leaves an incomplete row, and the error is reported only when the server ends.
@@ -131,11 +131,11 @@ mod tests {
         let long = format!("{}{}", Recording::HEADER, "1,read,0,512\n".repeat(100));
         for whole in [Recording::HEADER, &begun, &long] {
             for half in ["", "1,write,0,40", "1,wri", "1"] {
-                assert_eq!(gone_on(&format!("{whole}{half}")), Some(format!("{whole}2,flush,0,0\n")));
+                assert_eq!(after_append(&format!("{whole}{half}")), Some(format!("{whole}2,flush,0,0\n")));
             }
         }
-        assert_eq!(gone_on("").unwrap(), format!("{}2,flush,0,0\n", Recording::HEADER));
-        assert_eq!(gone_on("time_us,op,offset,bytes"), None);
-        assert_eq!(gone_on("something else"), None);
+        assert_eq!(after_append("").unwrap(), format!("{}2,flush,0,0\n", Recording::HEADER));
+        assert_eq!(after_append("time_us,op,offset,bytes"), None);
+        assert_eq!(after_append("something else"), None);
     }
 }

@@ -48,7 +48,7 @@ pub fn check_size(text: &str, disk: &dyn Device, sector_bytes: u32) -> Result<()
     ))
 }
 
-/// The warning for serving a cache with sectors of `shown_bytes`.
+/// The warning if `shown_bytes`, the sector size presented to clients, differs from the recorded size, or without one from the disk's.
 pub fn warning(text: &str, disk: &dyn Device, superblock: &Superblock, shown_bytes: u32) -> Option<String> {
     let (recorded, own) = (superblock.disk.sector_bytes, of_disk(text, disk));
     if recorded == 0 && own != shown_bytes {

@@ -140,7 +140,7 @@ fn read(file: &File, at: usize, len: usize) -> IoBuffer {
 fn page_cache() {
     let place = Place::new();
     let server = place.serve();
-    // Without fsync.
+    // The data stays in the page cache: there is no fsync.
     File::options().write(true).open(DISK).unwrap().write_all_at(&[0x5A; 3 * MIB], 4096).unwrap();
     server.stop();
     let server = place.serve();

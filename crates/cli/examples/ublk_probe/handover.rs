@@ -82,7 +82,7 @@ fn killed_at_once() {
     let takes_milliseconds = began.elapsed().as_millis() as u64;
     let waits = std::thread::spawn(|| append(0, 1));
     for turn in 0..KILLS_AT_ONCE {
-        kill_in(&place, moment(takes_milliseconds, turn, KILLS_AT_ONCE));
+        kill_in(&place, kill_time(takes_milliseconds, turn, KILLS_AT_ONCE));
     }
     let server = place.serve();
     assert!(server.ready.contains("taken over"), "{}", server.ready);
@@ -94,8 +94,9 @@ fn killed_at_once() {
     assert!(!is_there());
 }
 
-/// When to kill a server whose start takes this long. Only the last part is tested here; other tests cover opening the volume.
-fn moment(takes_milliseconds: u64, turn: u64, turns: u64) -> u64 {
+/// Milliseconds after which to kill a server whose start takes `takes_milliseconds`: in the last part of the start. Other tests kill a
+/// server that opens its volume.
+fn kill_time(takes_milliseconds: u64, turn: u64, turns: u64) -> u64 {
     takes_milliseconds * (60 + turn * 50 / turns) / 100
 }
 

@@ -30,7 +30,7 @@ impl Place {
     pub fn new() -> Self {
         let umount = Command::new("umount").arg("-a").args(["-t", "ext4"]).output();
         let delete = Command::new(FLASHWRIGHT).args(["block", "ublk", "delete", "0", "--yes"]).output();
-        // Both fail after a check that passed.
+        // Both commands fail if the previous check passed, because it left no disk.
         drop((umount, delete));
         let place = Self { flash: drive(FLASH), slow: drive(SLOW) };
         let made = place.command("create").args(["--mode", "write-back", "--force", "--yes"]).output();
@@ -119,7 +119,7 @@ impl Server {
         output
     }
 
-    /// Ends it with `SIGKILL`.
+    /// Ends the server with `SIGKILL`.
     pub fn kill(self) {
         drop(self);
     }
@@ -163,7 +163,7 @@ pub fn run(program: &str, arguments: &[&str]) {
     succeeded(&output);
 }
 
-/// Runs a program with its own libraries.
+/// Runs a dynamically linked program with the libraries in `/bin`.
 pub fn run_linked(program: &str, arguments: &[&str]) {
     let path = format!("/bin/{program}");
     let all = [&["--library-path", "/bin", path.as_str()], arguments].concat();

@@ -55,7 +55,7 @@ fn foreign() {
     assert!(!is_there());
 }
 
-/// Readers once hung forever, and Debian has no tool that deletes the device.
+/// Catches a regression: readers of a device without a server wait forever, and no command deletes the device.
 fn stale() {
     let place = Place::new();
     let server = place.serve();

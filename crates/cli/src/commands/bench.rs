@@ -44,7 +44,7 @@ const REPORTING: &str = "Reporting";
 pub struct Arguments {
     /// CacheBench config file; without one, a built-in example runs
     config: Option<PathBuf>,
-    /// Same as CONFIG, by CacheBench's name
+    /// CacheBench config file, by CacheBench's flag
     #[arg(long, value_name = "FILE", conflicts_with = "config", overrides_with = "json_test_config")]
     json_test_config: Option<PathBuf>,
     /// Plot throughput, hit ratio and latencies to FILE (.svg or .png)
@@ -53,7 +53,7 @@ pub struct Arguments {
     /// Write the figures of each interval to FILE (.csv or .jsonl) as it ends, or of all at the end (.parquet)
     #[arg(long, value_name = "FILE", help_heading = REPORTING)]
     intervals: Option<PathBuf>,
-    /// Check the config and exit; --json gets what was found
+    /// Check the config and exit; --json writes the findings
     #[arg(long)]
     validate: bool,
     #[arg(
@@ -101,10 +101,10 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum ClassMemory {
-    /// In B, KB, MB and GB
+    /// Sizes in B, KB, MB and GB
     #[value(name = "human_readable")]
     HumanReadable,
-    /// In bytes
+    /// Sizes in bytes
     #[value(name = "raw")]
     Raw,
 }
@@ -205,7 +205,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         Ok(session) => session,
         Err(error) => return arguments.common.refuse(&error),
     };
-    greet(config, arguments);
+    print_header(config, arguments);
     warn(config, session.warnings(), arguments);
     match run_session(session, config, arguments) {
         Ok(report) if report.passed() => ExitCode::from(PASSED),
@@ -257,9 +257,9 @@ fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
     let own = || Files::reading(&config.own_files()).keeping("flash of the run", config.flash_paths());
     let (events, traces) = (config.event_files(), config.traces_written());
     // Checked separately for each: opening the files detects conflicts between instances and with traces.
-    events.iter().try_for_each(|file| own().writing([Some(file.as_path())]).keep_apart())?;
+    events.iter().try_for_each(|file| own().writing([Some(file.as_path())]).check_distinct())?;
     let beside_events = || own().keeping("events of the run", events.iter().cloned());
-    traces.iter().try_for_each(|file| beside_events().writing([Some(file.as_path())]).keep_apart())?;
+    traces.iter().try_for_each(|file| beside_events().writing([Some(file.as_path())]).check_distinct())?;
     let beside_all =
         beside_events().keeping("input", config.traces_read()).keeping("trace of the run", traces);
     beside_all.writing(named.into_iter().chain(stats)).check()
@@ -363,7 +363,7 @@ fn draw(
     Ok(write_file(file, &Format::of(file)?.encode(svg)?)?)
 }
 
-fn greet(config: &Config, arguments: &Arguments) {
+fn print_header(config: &Config, arguments: &Arguments) {
     let mut out = arguments.common.lines();
     let instances = config.instances.len();
     let ops: u64 =

@@ -326,7 +326,7 @@ fn conclude(
     options: &EvaluationOptions,
 ) -> Result<Finding, String> {
     let common = &arguments.common;
-    common.say(greeting(subject, options).trim_end());
+    common.say(header(subject, options).trim_end());
     common.say(plan.text(subject).trim_end());
     if arguments.plan {
         options.notes.iter().for_each(|note| common.say(&format_args!("note: {note}")));
@@ -346,7 +346,7 @@ fn conclude(
     Ok(finding(subject, &found, options))
 }
 
-fn greeting(subject: &Subject, options: &EvaluationOptions) -> String {
+fn header(subject: &Subject, options: &EvaluationOptions) -> String {
     let rated = options.rated.as_ref().map_or_else(String::new, |rated| format!("rated for {rated}\n"));
     match subject {
         Subject::Model(model) => {

@@ -153,7 +153,7 @@ fn word(value: &Value) -> String {
         Value::Number(number) if number.is_f64() => {
             let rounded = number.as_f64().and_then(|number| format!("{number:.5e}").parse::<f64>().ok());
             match rounded {
-                // In exponent notation, because leading zeros are hard to read.
+                // Small numbers have exponents, because leading zeros are hard to read.
                 Some(tiny) if tiny != 0.0 && tiny.abs() < 1e-6 => format!("{tiny:e}"),
                 Some(rounded) => rounded.to_string(),
                 None => number.to_string(),

@@ -49,7 +49,7 @@ fn reported(arguments: &Arguments) -> Result<Finding, String> {
     }
     let files =
         Files::reading(&arguments.runs).writing([Some(output.as_path()), arguments.common.result_file()]);
-    files.keep_apart()?;
+    files.check_distinct()?;
     let read = arguments.runs.iter().map(|file| Finished::read(file)).collect::<Result<Vec<_>, _>>();
     let runs = read.map_err(|error| error.to_string())?;
     files.check()?;

@@ -266,7 +266,7 @@ pub fn target_for(to: Option<Target>, output: &Path) -> Result<Target, String> {
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
     // The writer checks whether the output can be created.
-    Files::reading(&arguments.inputs).writing(outputs).keep_apart()?;
+    Files::reading(&arguments.inputs).writing(outputs).check_distinct()?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let mut input = arguments.reading.input(arguments.inputs.clone());
     input.options.tenants = arguments.tenants.selection();
@@ -292,7 +292,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
         let mut from = input.open().map_err(|error| error.to_string())?;
         trace::write(from.as_mut(), None, &arguments.output, target, &stop, quiet).map_err(to_text)?
     };
-    let mut text = wrote(&arguments.output, written.accesses);
+    let mut text = written_message(&arguments.output, written.accesses);
     for loss in trace::losses(&written) {
         let _ = writeln!(text, "note: {loss}");
     }
@@ -305,8 +305,8 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
-/// Names the written trace.
-pub fn wrote(path: &Path, accesses: u64) -> String {
+/// The message about a written trace.
+pub fn written_message(path: &Path, accesses: u64) -> String {
     format!("{}: {accesses} {}\n", path.display(), noun(accesses, "access"))
 }
 

@@ -11,7 +11,7 @@ use bench::trace::{self, Accesses, Ageing, Cdn, CdnConfig, Target, ZipfAccesses,
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::trace::{target, target_for, wrote};
+use super::trace::{target, target_for, written_message};
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, usage_error};
 use crate::quantity;
@@ -54,7 +54,7 @@ pub struct CdnArguments {
     #[arg(long, value_name = "DAYS", default_value_t = CdnConfig::default().span_seconds / 86_400, value_parser = clap::value_parser!(u64).range(1..))]
     days: u64,
     /// Zipf exponent of album popularity
-    #[arg(long, value_name = "X", default_value_t = CdnConfig::default().zipf_exponent, value_parser = steepness)]
+    #[arg(long, value_name = "X", default_value_t = CdnConfig::default().zipf_exponent, value_parser = exponent)]
     zipf_exponent: f64,
     /// Length of the flat head of the popularity curve, as a share of the albums
     #[arg(long, value_name = "SHARE", default_value_t = CdnConfig::default().zipf_shift, value_parser = quantity::part)]
@@ -137,7 +137,7 @@ impl CdnArguments {
 }
 
 /// With a larger exponent, all popularity or age is in one album or moment, in floating-point arithmetic.
-fn steepness(text: &str) -> Result<f64, String> {
+fn exponent(text: &str) -> Result<f64, String> {
     quantity::within(text, 0.0, 10.0)
 }
 
@@ -148,7 +148,7 @@ fn spans(text: &str) -> Result<f64, String> {
 
 /// With a smaller exponent or an earlier end, albums are requested so rarely that the next visit is never found.
 fn fall(text: &str) -> Result<f64, String> {
-    at_least(text, 0.01, steepness(text)?)
+    at_least(text, 0.01, exponent(text)?)
 }
 
 fn end(text: &str) -> Result<f64, String> {
@@ -204,7 +204,7 @@ fn conclude(
     config: &Value,
 ) -> ExitCode {
     let outputs = [Some(writing.output.as_path()), writing.common.result_file()];
-    let checked = Files::default().writing(outputs).keep_apart();
+    let checked = Files::default().writing(outputs).check_distinct();
     let checked =
         checked.and_then(|()| writing.common.check_result_file().map_err(|error| error.to_string()));
     let found = checked.and_then(|()| write(writing, make, requests));
@@ -223,7 +223,7 @@ fn write(
     let mut workload = make(&stop).ok_or_else(|| trace::Error::Interrupted.to_string())?;
     let written = trace::write(&mut *workload, Some(requests), &writing.output, target, &stop, quiet);
     let (written, _) = written.map_err(|error| error.to_string())?;
-    let mut text = wrote(&writing.output, written.accesses);
+    let mut text = written_message(&writing.output, written.accesses);
     for loss in trace::losses(&written) {
         let _ = writeln!(text, "note: {loss}");
     }

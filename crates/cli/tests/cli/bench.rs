@@ -238,7 +238,7 @@ fn endless(file: &str, result: &Path) -> Command {
     command
 }
 
-/// Sends the signal twice, as `timeout` does, which counts as one. Returns the exit code and the result.
+/// Sends the signal twice, as `timeout` does; the command must count both as one. Returns the exit code and the result.
 fn ended_by(signal: &str, mut command: Command, result: &Path) -> (Option<i32>, Value) {
     let mut child = command.spawn().unwrap();
     // Signals are handled before devices are opened; that the run has started is detected by waiting only.
@@ -333,7 +333,7 @@ fn every_region_policy_runs_and_writes_whole_blocks_by_default() {
         result["totals"]["flash_bytes_host"].as_u64().unwrap()
     };
     for policy in ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"] {
-        // A fourth value does not fit into a block of three, which leaves a hole of a fifth of it.
+        // A block has space for three values, and a fifth of it stays unused.
         let (whole, holes) = (flash_bytes(policy, true), flash_bytes(policy, false));
         assert!(
             whole * 100 > holes * 115,

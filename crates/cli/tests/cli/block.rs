@@ -44,7 +44,7 @@ impl Place {
         Self::in_directory(tempfile::tempdir().unwrap(), format)
     }
 
-    /// A sparse flash file.
+    /// A cache whose flash is a sparse file.
     fn of_sparse_flash() -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::File::create_new(directory.path().join("flash")).unwrap().set_len(8 << 20).unwrap();
@@ -448,8 +448,8 @@ fn survives_two_kills(place: &Place, file: &str, serve: impl Fn(&Place) -> Serve
     server.stop();
 }
 
-/// The line of `status` about the bare disk.
-fn whose(place: &Place) -> String {
+/// The output of `status` for the disk without its flash.
+fn disk_status(place: &Place) -> String {
     printed(&place.command("status", false).arg("--disk").arg(place.path("disk")).output().unwrap())
 }
 

@@ -140,7 +140,7 @@ fn slow_drive_and_worn_drive_fail_with_their_reasons() {
 }
 
 #[test]
-fn rate_above_the_drives_maximum_is_not_reached() {
+fn rate_above_the_maximum_of_the_drive_is_not_reached() {
     let directory = scratch();
     let card = card(directory.path(), &[]);
     let flags = ["--profile", "kv", "--placement", "off", "--min-years", "0", "--max-read-p99", "10s"];

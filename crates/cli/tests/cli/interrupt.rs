@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{FLASHWRIGHT, err, out, result};
 
-/// The output of a command that is interrupted while it works. `input` is written before, and closed after.
+/// The output of a command that is interrupted while it works. The command gets `input` before the interrupt, and its end afterwards.
 fn interrupted(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(FLASHWRIGHT)
         .args(arguments)
@@ -22,7 +22,7 @@ fn interrupted(arguments: &[&str], input: &[u8]) -> Output {
     assert_eq!(child.try_wait().unwrap(), None, "{arguments:?} ended by itself");
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
-    // A separate thread handles the signal, and the end of the input must not be read before.
+    // A separate thread handles the signal. The command must not read the end of its input before that.
     std::thread::park_timeout(Duration::from_millis(500));
     drop(stdin);
     child.wait_with_output().unwrap()

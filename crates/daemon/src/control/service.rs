@@ -53,7 +53,7 @@ pub struct Controlled {
     pub meter: Arc<Meter>,
     /// The devices below the cache and their roles.
     pub below: Arc<Mutex<Vec<Below>>>,
-    /// The error of `--record`, if requests are recorded.
+    /// The error that ended the recording, once there is one; `None` without `--record`.
     pub recording: Option<Failure>,
 }
 
@@ -337,7 +337,6 @@ mod tests {
         assert_eq!(volume.stats().dirty_blocks, 0);
     }
 
-    /// Catches a regression: the request fails because it rewrites unchanged settings.
     #[test]
     fn disk_with_a_block_device_of_the_kernel_does_not_grow() {
         let service = served(dirty_volume(Arc::new(MemoryDevice::new(8 << 20)), 0));
@@ -347,6 +346,7 @@ mod tests {
         assert!(refused.starts_with("/dev/ublkb3 cannot change its size while it is served"), "{refused}");
     }
 
+    /// Catches a regression: the request fails because it rewrites unchanged settings.
     #[test]
     fn zero_stats_works_after_a_flash_failure() {
         let faulty = Arc::new(FaultDevice::new(flash(), 1, Faults::default()));

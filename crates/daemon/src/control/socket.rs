@@ -62,7 +62,7 @@ impl Drop for ControlSocket {
         if inode(&self.path) != self.known_by {
             return;
         }
-        // The thread blocks in `accept`.
+        // A connection wakes the thread, which blocks in `accept`.
         if UnixStream::connect(&self.path).is_ok()
             && let Some(thread) = self.thread.take()
         {

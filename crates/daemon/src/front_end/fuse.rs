@@ -1,4 +1,4 @@
-//! A file, by FUSE.
+//! Serves the disk as a file by FUSE.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -24,7 +24,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 const NO_EXPIRY: &str = "a process stays on its list until it is removed: cached_clients=-pid:N";
 
 /// Flashcache's other settings, and what to do instead.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ADVICE: [(&str, &str); 9] = [
     (
         "fast_remove",
         "stop the server: dirty blocks stay on flash; run `block flush` first to have them on the disk",
@@ -54,8 +54,8 @@ pub fn action(assignment: &str) -> Result<Option<Option<Action>>, String> {
 }
 
 /// Advice for a Flashcache setting `key` without a counterpart.
-pub fn instead_of(key: &str) -> Option<&'static str> {
-    ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, text)| *text)
+pub fn advice_for(key: &str) -> Option<&'static str> {
+    ADVICE.iter().find(|(name, _)| *name == key).map(|(_, text)| *text)
 }
 
 /// The error for an action on a cache that is not served.
@@ -75,6 +75,6 @@ mod tests {
         assert_eq!(action("do_sync=0"), Ok(Some(None)));
         assert_eq!(action("stop_sync=yes"), Err("stop_sync=yes: must be 1".into()));
         assert_eq!(action("policy=lru"), Ok(None));
-        assert!(instead_of("fast_remove").is_some() && instead_of("policy").is_none());
+        assert!(advice_for("fast_remove").is_some() && advice_for("policy").is_none());
     }
 }

@@ -69,7 +69,7 @@ pub const RULES: [Rule; 3] = [
     Rule {
         name: "cached_clients",
         flashcache: "whitelist",
-        about: "on a server: the same",
+        about: "on a server: a list like that of uncached_clients",
         set: |rules, text| change(&mut rules.cached, text),
     },
 ];
@@ -117,7 +117,7 @@ fn rule(assignment: &str) -> Option<(&'static Rule, &str)> {
     Some((rule, value))
 }
 
-/// Whether it is a rule setting, which only a server has.
+/// Whether `assignment` sets a client rule, which only a server has.
 pub fn is_rule(assignment: &str) -> bool {
     rule(assignment).is_some()
 }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn list_is_replaced_or_changed_by_one_also_by_flashcache_names() {
+    fn client_list_is_replaced_or_changed_by_one_client_under_either_name() {
         let mut rules = ClientRules::default();
         for (assignments, expected) in [
             (&["cache_all=0", "whitelist=pid:7,uid:3,pid:7"][..], ["0", "", "pid:7,uid:3"]),

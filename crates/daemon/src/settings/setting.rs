@@ -10,7 +10,7 @@ use device::names;
 use device::size::parse_size;
 use serde_json::{Value, json};
 
-use super::actions::{self, instead_of};
+use super::actions::{self, advice_for};
 use super::rules::{RULES, Rule};
 
 /// One setting.
@@ -230,7 +230,7 @@ pub fn shown(value: &Value) -> Option<String> {
 }
 
 fn unknown(key: &str) -> String {
-    if let Some(text) = instead_of(key) {
+    if let Some(text) = advice_for(key) {
         return format!("{key}: has no counterpart here: {text}");
     }
     let ours = || {
@@ -421,7 +421,7 @@ mod tests {
 
     /// The bounds are repeated here for the messages; the block crate enforces them.
     #[test]
-    fn bounds_in_messages_equal_the_block_crates() {
+    fn bounds_in_messages_equal_those_of_the_block_crate() {
         let tuning = Preset::V3.tuning();
         for setting in SETTINGS {
             let error = apply(&mut tuning.clone(), &format!("{}=none", setting.name)).unwrap_err();

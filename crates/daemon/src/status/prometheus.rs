@@ -14,8 +14,8 @@ use Kind::{State as Gauge, Sum as Counter};
 use super::requests;
 use crate::settings::shown;
 
-/// Position of a figure in the status, its type and its meaning, for figures other than the counters of a volume. Percentages are omitted: they are rates of counters, which Prometheus
-/// computes over any time.
+/// Position in the status, type and meaning of each figure other than the counters of a volume. Percentages are omitted: Prometheus
+/// computes them from counters, over any time.
 const METRICS: &[(&str, Kind, &str)] = &[
     ("/up_seconds", Gauge, "Seconds since the server started."),
     ("/counted_seconds", Gauge, "Seconds since the server started or zero_stats reset the counters."),

@@ -8,7 +8,7 @@ use bench::run::stop::Stop;
 use block::volume::{Check, Recovery, Volume, VolumeErrorKind};
 use clap::Args;
 use daemon::devices::{Access, Devices};
-use daemon::named::traces;
+use daemon::named::os_identity;
 use daemon::operations;
 use daemon::status::figures;
 use device::event_loop::wait_for;
@@ -45,8 +45,13 @@ fn check(arguments: &Arguments) -> Result<Finding, String> {
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let timer = Arc::new(SystemTimer::default());
-    let checking =
-        Volume::check_of(flash, Arc::clone(&disk), timer, arguments.full, traces(&arguments.devices.disk));
+    let checking = Volume::check_of(
+        flash,
+        Arc::clone(&disk),
+        timer,
+        arguments.full,
+        os_identity(&arguments.devices.disk),
+    );
     let check = wait_for(operations::unless(&stop.interrupt_flag(), checking));
     let check = check.ok_or("interrupted: the check did not end, and nothing was changed")?;
     let check = check.map_err(|error| arguments.devices.refused(&error, &disk))?;

@@ -12,7 +12,7 @@ use block::volume::{Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKi
 use clap::Args;
 use daemon::contents;
 use daemon::devices::{Access, Devices, NewFiles, Opened};
-use daemon::named::{Stripes, is_memory, traces};
+use daemon::named::{Stripes, is_memory, os_identity};
 use daemon::sectors;
 use daemon::settings::{self, Given};
 use device::Device;
@@ -125,14 +125,14 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     )?;
     changing.begin()?;
     let uuid = random_uuid();
-    let traces = traces(&devices.disk);
+    let os_identity = os_identity(&devices.disk);
     let labelled =
         striped::label(&members, uuid).map_err(|error| format!("--flash {}: {error}", devices.flash))?;
-    let made = wait_for(Volume::create_for(&flash, &disk, &config, uuid, &traces));
+    let made = wait_for(Volume::create_for(&flash, &disk, &config, uuid, &os_identity));
     let made = made.map_err(|error| refused(error) + &take_back(labelled, &flash, uuid))?;
     // Only now, because creating a volume trims its flash. Reserved space prevents acknowledged writes from finding the file system full.
     if is_blank {
-        files.reserve("--flash-size", &devices.flash).inspect_err(|_| traces.remove_mark(uuid))?;
+        files.reserve("--flash-size", &devices.flash).inspect_err(|_| os_identity.remove_mark(uuid))?;
     }
     files.keep();
     Ok(Finding { result: result_json(&made), text: text(arguments, &made), failures: Vec::new() })

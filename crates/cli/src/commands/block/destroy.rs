@@ -10,7 +10,7 @@ use block::volume::{Pairing, Volume, VolumeErrorKind};
 use clap::Args;
 use daemon::devices::{Access, Devices, Opened, are_swapped};
 use daemon::identity_of;
-use daemon::named::{Stripes, traces};
+use daemon::named::{Stripes, os_identity};
 use daemon::status::figures;
 use device::event_loop::wait_for;
 use device::timer::SystemTimer;
@@ -72,7 +72,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let waiting =
         superblock.as_ref().ok().and_then(|superblock| ublk::waiting(identity_of(superblock)).ok().flatten());
     if let (Some(path), false) = (&waiting, arguments.force) {
-        return Err(waited_for(path));
+        return Err(waiting_disk_message(path));
     }
     let dirty_blocks = wait_for(count_dirty(&flash, &disk, &arguments.devices.disk));
     let lost = match (&dirty_blocks, arguments.force) {
@@ -98,15 +98,16 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     changing.begin()?;
     // The disk's mark is removed first: if the process is killed, the cache remains and can be destroyed again. A disk with the mark of a
     // destroyed cache would be refused permanently.
-    let (traces, uuid) = (traces(&arguments.devices.disk), superblock.ok().map(|superblock| superblock.uuid));
-    let was_marked = uuid.filter(|&uuid| traces.mark() == Some(uuid));
+    let (os_identity, uuid) =
+        (os_identity(&arguments.devices.disk), superblock.ok().map(|superblock| superblock.uuid));
+    let was_marked = uuid.filter(|&uuid| os_identity.mark() == Some(uuid));
     if let Some(uuid) = was_marked {
-        traces.remove_mark(uuid);
+        os_identity.remove_mark(uuid);
     }
     let overwritten = wait_for(overwrite(&flash, until)).and_then(|()| striped::unlabel(&members));
     overwritten.map_err(|error| {
         if let Some(uuid) = was_marked {
-            traces.set_mark(uuid);
+            os_identity.set_mark(uuid);
         }
         format!("--flash {name}: {error}")
     })?;
@@ -134,7 +135,7 @@ fn what(flash: &Arc<dyn Device>) -> String {
 }
 
 /// The message for a ublk device that only a server of this cache can serve.
-fn waited_for(path: &Path) -> String {
+fn waiting_disk_message(path: &Path) -> String {
     let path = path.display();
     let number = path.to_string().replace("/dev/ublkb", "");
     format!(
@@ -148,7 +149,7 @@ fn waited_for(path: &Path) -> String {
 const BLIND_BYTES: u64 = 1 << 20;
 
 async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>, named: &str) -> Result<u64, String> {
-    let pairing = Pairing { os_identity: traces(named), is_forced: false };
+    let pairing = Pairing { os_identity: os_identity(named), is_forced: false };
     let timer = Arc::new(SystemTimer::default());
     let opened = Volume::open_as(Arc::clone(flash), Arc::clone(disk), timer, pairing).await;
     let (volume, recovery) = opened.map_err(|error| error.to_string())?;

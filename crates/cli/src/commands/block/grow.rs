@@ -9,7 +9,7 @@ use daemon::contents;
 use daemon::control;
 use daemon::devices::Access;
 use daemon::identity_of;
-use daemon::named::traces;
+use daemon::named::os_identity;
 use device::event_loop::wait_for;
 use device::timer::SystemTimer;
 use serde_json::{Value, json};
@@ -43,8 +43,8 @@ fn grow(arguments: &Arguments) -> Result<Finding, String> {
         ));
     }
     changing.begin()?;
-    let (timer, traces) = (Arc::new(SystemTimer::default()), traces(&devices.disk));
-    let grown = wait_for(Volume::grow_disk(flash, Arc::clone(&disk), timer, traces));
+    let (timer, os_identity) = (Arc::new(SystemTimer::default()), os_identity(&devices.disk));
+    let grown = wait_for(Volume::grow_disk(flash, Arc::clone(&disk), timer, os_identity));
     let (before, now) = grown.map_err(refused)?;
     Ok(finding(json!({ "world": "real", "disk_bytes_before": before, "disk_bytes": now })))
 }

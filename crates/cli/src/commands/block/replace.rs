@@ -10,7 +10,7 @@ use block::volume::{Volume, VolumeErrorKind};
 use clap::Args;
 use daemon::control;
 use daemon::devices::{Devices, NewFiles, Opened};
-use daemon::named::{Stripes, is_memory, traces};
+use daemon::named::{Stripes, is_memory, os_identity};
 use daemon::online_changes::{of_replaced, refuse_contents, retire};
 use daemon::status::figures;
 use device::event_loop::wait_for;
@@ -88,9 +88,10 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
     )?;
     changing.begin()?;
     let labelled = striped::label(&members, known.uuid).map_err(|error| format!("--to {to}: {error}"))?;
-    let (timer, traces) = (Arc::new(SystemTimer::default()), traces(&devices.disk));
+    let (timer, os_identity) = (Arc::new(SystemTimer::default()), os_identity(&devices.disk));
     let disk_again = Arc::clone(&disk);
-    let moving = Volume::replace_flash(&old, &new, disk_again, timer, traces, None, arguments.accept_loss);
+    let moving =
+        Volume::replace_flash(&old, &new, disk_again, timer, os_identity, None, arguments.accept_loss);
     let replaced = wait_for(moving).map_err(|error| {
         let hint = if error.kind() == VolumeErrorKind::Flash && !arguments.accept_loss {
             "; --accept-loss leaves such blocks out"
@@ -126,7 +127,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
-/// Has the server at `server` replace its flash.
+/// Requests from the server at `server` that it moves its cache to another flash.
 fn replace_served(
     arguments: &Arguments,
     server: &Path,

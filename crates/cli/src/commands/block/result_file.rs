@@ -24,5 +24,5 @@ pub fn spare_server(common: &Common, target: &Target) -> Result<(), String> {
     let status = ask(&path, "status", |_| {})?;
     let devices = status["devices"].as_array().into_iter().flatten();
     let devices = devices.filter_map(|device| device.as_str().map(PathBuf::from));
-    Files::default().keeping("device", devices).writing([Some(file)]).keep_apart()
+    Files::default().keeping("device", devices).writing([Some(file)]).check_distinct()
 }

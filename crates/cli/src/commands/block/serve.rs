@@ -36,7 +36,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 /// Serves until a signal arrives. Returns the cache's figures, and errors from closing.
 fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, String> {
     spare(common, options.devices())?;
-    Files::reading(config.as_slice()).writing([options.recording(), common.result_file()]).keep_apart()?;
+    Files::reading(config.as_slice())
+        .writing([options.recording(), common.result_file()])
+        .check_distinct()?;
     // Before the first client, so that a signal during the opening of the volume is not lost.
     let mut signals =
         Signals::new(signals::of_end()).map_err(|error| format!("cannot handle signals: {error}"))?;

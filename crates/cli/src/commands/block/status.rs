@@ -7,7 +7,7 @@ use clap::Args;
 use daemon::Target;
 use daemon::control::{self};
 use daemon::devices::{Access, Opening};
-use daemon::named::{files_of, traces};
+use daemon::named::{files_of, os_identity};
 use daemon::status::{figures, prometheus};
 use device::event_loop::wait_for;
 use serde_json::{Value, json};
@@ -82,11 +82,11 @@ fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>
     for path in files_of(disk).map_err(|why| format!("--disk {disk}: {why}"))? {
         std::fs::metadata(path).map_err(|error| format!("--disk {disk}: {error}"))?;
     }
-    let traces = traces(disk);
-    let mark = traces.mark().map(|mark| format!("{mark:032x}"));
+    let os_identity = os_identity(disk);
+    let mark = os_identity.mark().map(|mark| format!("{mark:032x}"));
     let text = match &mark {
         Some(mark) => format!("{disk} belongs to the cache {mark}\n"),
-        None if traces.is_file() => format!("{disk} has no mark of a cache\n"),
+        None if os_identity.is_file() => format!("{disk} has no mark of a cache\n"),
         None => {
             format!("{disk} is not a file and has no mark, so it is unknown whether it belongs to a cache\n")
         }

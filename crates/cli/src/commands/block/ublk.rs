@@ -93,7 +93,7 @@ fn delete(arguments: &DeleteArguments) -> Result<Finding, String> {
     let number = arguments.number;
     let devices = ublk::devices().map_err(|error| error.to_string())?;
     let Some(device) = devices.iter().find(|device| device.number == number) else {
-        return Err(format!("there is no /dev/ublkb{number}; {}", those(&devices)));
+        return Err(format!("there is no /dev/ublkb{number}; {}", device_list(&devices)));
     };
     refuse(device, arguments.force)?;
     confirm(
@@ -111,7 +111,7 @@ fn delete(arguments: &DeleteArguments) -> Result<Finding, String> {
     })
 }
 
-fn those(devices: &[DeviceStatus]) -> String {
+fn device_list(devices: &[DeviceStatus]) -> String {
     let paths: Vec<String> = devices.iter().map(|device| device.path().display().to_string()).collect();
     match paths.is_empty() {
         true => "there are no ublk devices".into(),

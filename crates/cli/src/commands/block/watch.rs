@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn row_has_rates_and_shares_of_the_second_and_total_shares() {
+    fn row_has_rates_and_shares_of_the_interval_and_total_shares() {
         let before = json!({ "up_seconds": 10.0, "counters": { "reads": 1000, "read_hits": 500 } });
         let now = json!({
             "up_seconds": 12.0,

@@ -36,7 +36,7 @@ pub struct Arguments {
     /// Share of the space that is rewritten at random beside a ring
     #[arg(long, value_name = "SHARE", value_parser = quantity::part, requires = "random_writes")]
     random_space: Option<f64>,
-    /// Share of the writes that go there
+    /// Share of the writes that go to the random space
     #[arg(long, value_name = "SHARE", value_parser = quantity::part, requires = "random_space")]
     random_writes: Option<f64>,
     /// fio job file of the test: runs it on the model of --card, which narrows the bounds

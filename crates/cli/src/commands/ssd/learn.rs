@@ -36,7 +36,7 @@ pub struct Arguments {
     /// mixed: share of the space that is written at random
     #[arg(long, value_name = "SHARE", value_parser = quantity::part, required_if_eq("pattern", "mixed"))]
     random_space: Option<f64>,
-    /// mixed: share of the writes that go there; the others cycle through the rest
+    /// mixed: share of the writes that go to the random space; the others cycle through the rest
     #[arg(long, value_name = "SHARE", value_parser = quantity::part, required_if_eq("pattern", "mixed"))]
     random_writes: Option<f64>,
     /// mixed: the drive used data placement, with a handle for each part

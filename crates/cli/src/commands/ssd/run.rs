@@ -58,7 +58,7 @@ pub struct Arguments {
     /// mixed: share of the space that is written at random [default: 4%]
     #[arg(long, help_heading = WRITES, value_name = "SHARE", value_parser = quantity::share)]
     random_space: Option<f64>,
-    /// mixed: share of the writes that go there; the others cycle through the rest [default: 50%]
+    /// mixed: share of the writes that go to the random space; the others cycle through the rest [default: 50%]
     #[arg(long, help_heading = WRITES, value_name = "SHARE", value_parser = quantity::share)]
     random_writes: Option<f64>,
     /// zipf: exponent [default: 0.99]

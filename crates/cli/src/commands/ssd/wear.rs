@@ -108,7 +108,7 @@ fn watch(device: &Path, arguments: &Arguments) -> Result<Finding, Box<dyn std::e
         let written = csv.as_mut().map_or(Ok(()), |file| writeln!(file, "{}", sample.csv_line()));
         failure = written.err();
         shown.show(&sample);
-        // A result file holds them all; without one they need no memory.
+        // Only a JSON result needs the samples after they are shown.
         if arguments.common.wants_json() {
             samples.push(sample);
         }

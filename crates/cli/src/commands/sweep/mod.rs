@@ -187,8 +187,8 @@ impl Run<'_> {
         });
     }
 
-    /// Interrupts the calls in progress once the sweep is. Each call has a flag of its own, which its command may set for other
-    /// reasons.
+    /// Interrupts the calls in progress when the sweep is interrupted. Each call has its own flag, because its command may set it for
+    /// other reasons.
     fn pass_interrupts(&self, has_ended: &AtomicBool) {
         while !has_ended.load(Ordering::Relaxed) {
             std::thread::park_timeout(WATCH_INTERVAL);

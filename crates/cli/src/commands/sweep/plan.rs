@@ -20,7 +20,7 @@ pub const COMMANDS: [Swept; 5] = [
 /// Cells of the largest sweep. More are a mistake in an axis.
 const MOST_CELLS: usize = 1_000_000;
 
-/// Flags that name files: every cell would write the same.
+/// Flags that name output files: every cell would write the same file.
 const OUTPUTS: [&str; 8] =
     ["json", "quiet", "csv", "parquet", "plot", "figures", "intervals", "progress_stats_file"];
 
@@ -131,7 +131,7 @@ impl Plan {
         self.axes.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul)
     }
 
-    /// A combination.
+    /// The combination with this number.
     pub fn cell(&self, number: usize) -> Result<Cell, String> {
         let mut rest = number;
         let mut chosen: Vec<(&str, &toml::Value)> = Vec::new();

@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, String> {
     let Arguments { operations, output, common } = arguments;
-    Files::default().writing([Some(output.as_path()), common.result_file()]).keep_apart()?;
+    Files::default().writing([Some(output.as_path()), common.result_file()]).check_distinct()?;
     common.check_result_file().map_err(|error| error.to_string())?;
     if Target::of_name(output) != Some(Target::PLAIN) {
         let name = output.display();

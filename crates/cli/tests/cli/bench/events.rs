@@ -41,7 +41,7 @@ fn tracked(one_in: u64, extra: &[&str]) -> (Value, Vec<Row>) {
 }
 
 #[test]
-fn number_of_rows_equals_the_runs_counts() {
+fn number_of_rows_equals_the_counts_of_the_run() {
     for extra in [&[][..], &["--device", "sim:test"]] {
         let (result, rows) = tracked(1, extra);
         let totals = &result["totals"];

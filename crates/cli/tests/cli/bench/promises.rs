@@ -10,7 +10,8 @@ const LARGE_ITEMS: &str = r#"{ "cache_config": { "cacheSizeMB": 16 },
   "test_config": { "generator": "online", "numOps": 500, "numThreads": 1, "numKeys": 100, "keySizeRange": [8, 9],
     "keySizeRangeProbability": [1.0], "valSizeRange": [600000], "valSizeRangeProbability": [1.0], "setRatio": 1.0 } }"#;
 
-/// With 16 MiB of DRAM, all values of 600,000 bytes were refused although `maxAllocSize` is 1 MiB, and the run passed.
+/// Catches a regression: with 16 MiB of DRAM, all values of 600,000 bytes are refused although `maxAllocSize` is 1 MiB, and the run
+/// passes.
 #[test]
 fn refused_large_items_of_a_small_dram_are_reported() {
     let (_directory, file) = config("large.json", LARGE_ITEMS);

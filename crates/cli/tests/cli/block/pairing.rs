@@ -5,12 +5,12 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use super::{Client, Place, printed, whose};
+use super::{Client, Place, disk_status, printed};
 
 /// A cache with a dirty block whose server was killed; `None` if its disk could not be marked.
 fn dirty() -> Option<Place> {
     let place = Place::new();
-    if !whose(&place).contains("belongs to the cache") {
+    if !disk_status(&place).contains("belongs to the cache") {
         println!("SKIPPED: no extended attributes here");
         return None;
     }
@@ -117,6 +117,6 @@ fn disk_status_names_its_cache_until_destroyed() {
     );
     assert!(place.run("flush", &[], true).status.success());
     assert!(place.run("destroy", &["--yes"], true).status.success());
-    assert!(whose(&place).contains("has no mark of a cache"), "{}", whose(&place));
+    assert!(disk_status(&place).contains("has no mark of a cache"), "{}", disk_status(&place));
     place.serve_with(&["--disk", "disk"]).stop();
 }

@@ -140,7 +140,7 @@ fn server_of_a_truncated_disk_reports_how_to_recover() {
     let promise = "it will be recovered when next opened, once the disk, which has 16777216 bytes now, has its 33554432 again (--force-disk: it was changed)";
     assert!(said.contains(promise), "{said}");
     cut(32 << 20).unwrap();
-    if whose(&place).contains("belongs to the cache") {
+    if disk_status(&place).contains("belongs to the cache") {
         let refused = printed(&place.run("serve", &["--socket", "s"], true));
         assert!(
             refused.contains("modified after the cache") && refused.contains("--force-disk"),

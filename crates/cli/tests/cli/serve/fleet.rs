@@ -77,7 +77,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// twemproxy before the fleet, which does not send keys of a stopped server elsewhere.
+/// Starts twemproxy in front of the fleet. It does not redirect keys of a stopped server to another one.
 fn twemproxy(fleet: &Fleet) -> Option<(Ending, u16)> {
     let (port, statistics) = (free_port(), free_port());
     let mut text = format!(

@@ -24,7 +24,7 @@ const HIT_LIMIT: Duration = Duration::from_secs(60);
 /// Small items survive a kill.
 const RECOVERED: &[&str] = &["--recover-after", "kill"];
 
-/// A connection by text lines.
+/// A connection that exchanges lines of text.
 struct Client(BufReader<UnixStream>);
 
 impl Client {

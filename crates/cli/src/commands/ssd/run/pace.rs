@@ -52,9 +52,9 @@ fn line(done: u64, total: u64, elapsed: Duration) -> String {
 }
 
 /// A run that takes more memory than this,
-const MUCH_BYTES: u64 = 1 << 30;
+const ANNOUNCED_BYTES: u64 = 1 << 30;
 /// or writes more pages than this, is announced before it begins.
-const MANY_WRITES: f64 = 1e9;
+const ANNOUNCED_WRITES: f64 = 1e9;
 
 /// Prints what a large run takes and how `--scale` reduces it.
 pub(super) fn hint(arguments: &Arguments, layout: &Layout) {
@@ -66,7 +66,7 @@ pub(super) fn hint(arguments: &Arguments, layout: &Layout) {
 fn text(arguments: &Arguments, layout: &Layout) -> Option<String> {
     let writes = f64::from(layout.shape().logical_pages) * (1.0 + arguments.warm_up + arguments.measure);
     let memory_bytes = layout.mapping_bytes();
-    if memory_bytes < MUCH_BYTES && writes < MANY_WRITES {
+    if memory_bytes < ANNOUNCED_BYTES && writes < ANNOUNCED_WRITES {
         return None;
     }
     let takes = format!(

@@ -60,7 +60,7 @@ pub(super) fn add_interval(result: &mut Value, name: &str, card: &Card) {
         json!({ "low": bounds[0], "high": bounds[1], "coverage": 0.8, "logs": learned.logs });
 }
 
-/// The interval for people; empty if there is none.
+/// The interval as text; empty if there is none.
 pub(super) fn interval_text(result: &Value) -> String {
     let interval = &result["dlwa_interval"];
     let (Some(low), Some(high)) = (interval["low"].as_f64(), interval["high"].as_f64()) else {
@@ -72,7 +72,7 @@ pub(super) fn interval_text(result: &Value) -> String {
     )
 }
 
-/// For people.
+/// The result as text.
 pub(super) fn text(result: &Value) -> String {
     let mut text = String::new();
     if result["was_stopped"] == true {
