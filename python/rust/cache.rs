@@ -76,7 +76,7 @@ impl Cache {
         Ok(found.map(|item| PyBytes::new(py, &item)))
     }
 
-    /// Stores `value` under `key` for `ttl` seconds, `None` without end.
+    /// Stores `value` under `key` for `ttl` seconds; with `None` it does not expire.
     #[pyo3(signature = (key, value, ttl = None))]
     fn set(
         &self,
@@ -170,13 +170,13 @@ impl Cache {
         Ok(out)
     }
 
-    /// Writes DRAM to flash and closes the cache, so that the next one on this flash has its items. Does nothing if closed.
+    /// Writes the items in DRAM to flash and closes the cache, so that the next cache on this flash has them. Does nothing if closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let taken = self.engine.write().unwrap_or_else(PoisonError::into_inner).take();
         let Some(engine) = taken else { return Ok(()) };
         py.detach(|| match Arc::try_unwrap(engine) {
             Ok(engine) => engine.close(),
-            // Another thread is in an operation: it ends, or is refused.
+            // Another thread is in an operation, which completes or is refused.
             Err(shared) => shared.close_within(std::time::Duration::MAX),
         })
         .map_err(|error| Error::new_err(error.to_string()))

@@ -1,4 +1,4 @@
-"""The other commands against the command line, and errors."""
+"""Tests that the functions return what the command line does, and their errors."""
 
 from __future__ import annotations
 

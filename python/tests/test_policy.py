@@ -102,7 +102,7 @@ def test_exception_in_a_policy_ends_the_run_with_that_exception(long_trace: Any)
 
 
 @pytest.mark.parametrize("answer", [None, -1, 1 << 40, 999_999, "17", 3.5])
-def test_evicting_no_cached_object_is_an_error_that_names_the_policy(trace_file: Any, answer: Any) -> None:
+def test_evicting_an_uncached_object_is_an_error_that_names_the_policy(trace_file: Any, answer: Any) -> None:
     class Wrong(PythonLru):
         def evict(self, key: int, size: int) -> int:
             return answer  # type: ignore[no-any-return]

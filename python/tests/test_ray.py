@@ -47,7 +47,7 @@ def plan(trace: Path, seeds: int) -> dict[str, Any]:
 
 
 def kill_node(node: Any) -> int:
-    """Kill the raylet of a node and its workers at once. Returns the number of workers."""
+    """Kill the raylet of a node, and its workers with it. Returns the number of workers."""
     (raylet,) = node.all_processes["raylet"]
     found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(raylet.process.pid)], capture_output=True, text=True)
     children = [int(number) for number in found.stdout.split()]

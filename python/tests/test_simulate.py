@@ -1,4 +1,4 @@
-"""``simulate`` from Python against the command line, and tables as input and output."""
+"""Tests that ``simulate`` returns what the command line does, with tables as input and output."""
 
 from __future__ import annotations
 

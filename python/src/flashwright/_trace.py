@@ -207,7 +207,7 @@ def _encode(arrays: Mapping[str, Any], time_unit: str) -> dict[str, Any]:
     encoded: dict[str, Any] = {"keys": None, "names": None, "times": None, "ttls": None, "kinds": None}
     keys = arrays["key"]
     if keys.dtype.kind in "iu":
-        # Negative keys are the same 64 bits without a sign: two objects stay two.
+        # A negative key becomes the unsigned number with the same 64 bits, so distinct keys stay distinct.
         encoded["keys"] = keys.astype("<u8").tobytes()
     else:
         encoded["names"] = [key if isinstance(key, bytes) else str(key).encode() for key in keys.tolist()]
@@ -222,7 +222,7 @@ def _encode(arrays: Mapping[str, Any], time_unit: str) -> dict[str, Any]:
 
 
 def _whole(name: str, array: Any, dtype: str) -> bytes:
-    """A column of numbers from 0 on, missing values as 0."""
+    """A column of numbers that are not negative; a missing value becomes 0."""
     import numpy
 
     if array.dtype.kind == "f":
