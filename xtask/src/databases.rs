@@ -114,7 +114,7 @@ fn build(profile: Profile) -> Result<PathBuf, String> {
     Ok(target.join(folder).join("flashwright"))
 }
 
-/// The exit status, if the process exited.
+/// Runs a trial; returns its exit status, or `None` if a signal ended it.
 fn attempt(trial: &Trial, kills: u32) -> Result<Option<i32>, String> {
     let script = [&[STACK], trial.scripts].concat().concat();
     let time_limit = TIME_LIMIT_SECONDS + TIME_LIMIT_SECONDS_PER_KILL * kills;

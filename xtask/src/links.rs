@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// The folders with documents, beside the root of the repository.
+/// The folders with documents, relative to the root of the repository.
 const FOLDERS: &[&str] = &["", "docs"];
 
 /// A link: its place in the text, and its destination.
@@ -16,7 +16,7 @@ pub struct Link {
     pub destination: String,
 }
 
-/// The Markdown files under `root`, sorted.
+/// The Markdown files in [`FOLDERS`] of `root`, sorted.
 pub fn documents(root: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for folder in FOLDERS {

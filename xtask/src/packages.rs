@@ -119,7 +119,7 @@ impl Packages {
         latest.into_iter().next().ok_or_else(|| Unavailable(format!("{suite} has no cloud kernel")))
     }
 
-    /// Fetches with apt-get's arguments and unpacks into the folder `name`, unless it exists.
+    /// Fetches packages by apt-get with these arguments and unpacks them into the folder `name`, unless that was done before.
     fn unpacked(
         &self,
         name: &str,
@@ -149,7 +149,7 @@ impl Packages {
         Ok(fs::write(done, "")?)
     }
 
-    /// The version of a package in one suite: its candidate is the newest of all suites.
+    /// The version of a package in one suite. apt's candidate would be the newest version of all suites.
     fn version_in(&self, suite: &str, package: &str) -> Result<String, Unavailable> {
         let table = output(self.apt("apt-cache").args(["madison", package]))?;
         let version = table.lines().find_map(|line| {

@@ -26,7 +26,7 @@ pub fn initramfs(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> Resu
 pub struct Contents<'a> {
     /// Our programs, whose libraries have the same paths as here.
     pub built: &'a [PathBuf],
-    /// Other programs, with the libraries that they are started with.
+    /// Programs of Debian packages, and their libraries.
     pub tools: &'a [PathBuf],
     /// A driver that the kernel has as a module.
     pub module: Option<&'a Path>,

@@ -118,7 +118,7 @@ impl Drive {
         .into()
     }
 
-    /// Without `discard`, trims are accepted without effect.
+    /// The image behind a drive. `discard=unmap` gives trims an effect.
     fn medium(&self, number: usize, image: &Path) -> String {
         let (node, image) = (format!("driver=raw,node-name=medium{number},discard=unmap"), image.display());
         if self.fails_writes {
