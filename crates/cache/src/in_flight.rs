@@ -476,7 +476,7 @@ mod tests {
         let fetch = turn.fetch();
         let (count, second) = (Arc::new(Count::default()), Mutex::new(fetch.wait(None)));
         let waker = Waker::from(Arc::clone(&count));
-        fetch.carry_out(Box::pin(std::future::poll_fn(move |context| {
+        fetch.set_work(Box::pin(std::future::poll_fn(move |context| {
             let _running = &turn;
             context.waker().wake_by_ref();
             assert!(!poll(&mut second.lock(), &waker));

@@ -205,7 +205,7 @@ fn full_check_finds_damaged_pages_and_differing_clean_blocks() {
     }
     assert_eq!(found, 76, "one for each page that holds a block");
     // Block 155 was written once and then cleaned.
-    poke(&*pair.disk, 5 * 31 * 4096, |bytes| bytes[77] ^= 4);
+    change_on_device(&*pair.disk, 5 * 31 * 4096, |bytes| bytes[77] ^= 4);
     assert_eq!(pair.check(true).problems, ["block 155 is clean on flash, but differs from the disk"]);
 }
 

@@ -241,7 +241,7 @@ impl Dram {
             return Attempt::InUse;
         }
         drop(table);
-        self.free_chain_of_the_gone(state, item);
+        self.free_chain_if_any(state, item);
         Attempt::Gone
     }
 

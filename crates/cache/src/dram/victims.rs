@@ -51,7 +51,7 @@ impl Inner {
         let tries = (2 * (self.policy().len() + 1)).min(MOST_TRIES);
         for tried in 1..=tries {
             let item = class.chunks.item(slot);
-            if let Some(chain) = self.pass_over(pools, item, slot, wanted.now_seconds) {
+            if let Some(chain) = self.skip_unevictable(pools, item, slot, wanted.now_seconds) {
                 return Some((chain, None));
             }
             if tried < tries {
@@ -109,7 +109,7 @@ impl Inner {
 
     /// Handles a selected item that cannot be evicted alone: it leaves the policy, or is reinserted as after a hit.
     #[cold]
-    fn pass_over<'a>(
+    fn skip_unevictable<'a>(
         &mut self,
         pools: &'a Pools,
         item: Item<'a>,
@@ -137,7 +137,7 @@ impl Inner {
     }
 
     /// The policy's next victim, removed from the policy and marked as leaving; [`Taken::Nothing`] if it is in use.
-    pub(super) fn next_to_leave<'a>(
+    pub(super) fn take_victim<'a>(
         &mut self,
         pools: &'a Pools,
         class: &'a Class,
@@ -150,6 +150,6 @@ impl Inner {
             item.header().clear(State::IN_POLICY);
             return Some(Taken::victim(pools, item));
         }
-        Some(self.pass_over(pools, item, slot, now_seconds).unwrap_or(Taken::Nothing))
+        Some(self.skip_unevictable(pools, item, slot, now_seconds).unwrap_or(Taken::Nothing))
     }
 }
