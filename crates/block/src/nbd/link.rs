@@ -97,7 +97,7 @@ struct Batch {
     sent_bytes: usize,
 }
 
-/// What the connection's thread waits for.
+/// The event that the connection's thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
     /// Input from the client.

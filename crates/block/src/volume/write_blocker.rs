@@ -5,7 +5,7 @@ use super::slot_queue::SlotDemand;
 use super::state::State;
 use crate::sets::{Admit, Mode, Word};
 
-/// What a segment waits for.
+/// The event that a segment waits for.
 pub(super) enum WaitFor {
     /// A commit that frees pages or journal space.
     Commit(u64),

@@ -149,7 +149,7 @@ impl ThreadRing {
         Ok(state.watched.iter_mut().zip(wanted).map(ready).collect())
     }
 
-    /// Calls the completions of completed requests, also of those that the completions start.
+    /// Calls the completions of completed requests, including those of requests that completions start.
     pub(crate) fn run_completions(&self) {
         while self.run_some_completions(usize::MAX) {}
     }
