@@ -42,13 +42,15 @@ pub struct Findings {
     pub later: Vec<Diagnostic>,
 }
 
-/// A key that is unknown where it was found, and known elsewhere.
+/// A key that is unknown where it was found, and known elsewhere, perhaps under another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elsewhere {
     /// Another section has the key. Holds the name of that section.
     In(&'static str),
     /// CacheBench renamed the key. Holds the new name.
     RenamedTo(&'static str),
+    /// Another section has a key with a similar name. Holds the key and the section.
+    Similar(&'static str, &'static str),
 }
 
 /// Function that looks up a key in all sections; by default it finds none.
@@ -98,6 +100,14 @@ impl Findings {
             (true, None) => self.ignored.push(at.to_owned()),
             (false, Some(near)) => self.problem(at, format!("unknown key; did you mean `{near}`?")),
             (false, None) => self.problem(at, "unknown key (--ignore-unknown skips it)"),
+        }
+    }
+
+    /// Adds an error for an unknown key whose name is similar to that of a key of another object, or records the key as skipped.
+    pub fn similar_key(&mut self, at: &str, near: &str, home: &str) {
+        match self.ignore_unknown {
+            true => self.ignored.push(format!("{at} (similar to `{near}` of {home})")),
+            false => self.problem(at, format!("unknown key; did you mean `{near}` of {home}?")),
         }
     }
 

@@ -96,10 +96,11 @@ pub fn check_names(object: &Map<String, Value>, sections: &[&[KeyInfo]], at: &st
         }
         let here = sections.iter().flat_map(|key_infos| key_infos.iter().map(|key_info| key_info.key));
         let at = join(at, name);
-        match (findings.elsewhere.0)(name) {
-            Some(Elsewhere::In(section)) => findings.misplaced_key(&at, section),
-            Some(Elsewhere::RenamedTo(new)) => findings.unknown_key(&at, Some(new)),
-            None => findings.unknown_key(&at, nearest(name, here)),
+        match ((findings.elsewhere.0)(name), nearest(name, here)) {
+            (Some(Elsewhere::In(section)), _) => findings.misplaced_key(&at, section),
+            (Some(Elsewhere::RenamedTo(new)), _) => findings.unknown_key(&at, Some(new)),
+            (Some(Elsewhere::Similar(key, section)), None) => findings.similar_key(&at, key, section),
+            (_, near) => findings.unknown_key(&at, near),
         }
     }
 }

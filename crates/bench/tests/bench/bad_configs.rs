@@ -58,6 +58,15 @@ fn key_in_wrong_section_names_its_section() {
 }
 
 #[test]
+fn misspelt_key_in_wrong_section_suggests_the_key_and_its_section() {
+    refused(
+        &["test_config.navyBigHashSizePtc=1"],
+        "c.json: test_config.navyBigHashSizePtc: unknown key; did you mean `navyBigHashSizePct` of cache_config?",
+    );
+    refused(&["cache_config.nmThreads=1"], "cache_config.nmThreads: unknown key; did you mean");
+}
+
+#[test]
 fn wrong_type_is_reported_with_path() {
     refused(
         &[r#"cache_config.cacheSizeMB="64 MB""#],

@@ -12,6 +12,7 @@ pub use region_policy::RegionPolicyConfig;
 pub use replay::{MlAdmission, ReplayConfig};
 pub use test::{TestConfig, WarmupPolicy};
 
+use device::names::nearest;
 use serde_json::{Map, Value};
 
 use super::findings::Elsewhere;
@@ -55,9 +56,16 @@ pub fn home_of(key: &str) -> Option<&'static str> {
 }
 
 /// Looks up a key in all sections, and among the keys that CacheBench renamed. The configs published with the paper on FDP
-/// placement have an old name.
+/// placement have an old name. Otherwise the most similar key of all sections.
 #[must_use]
 pub fn elsewhere(key: &str) -> Option<Elsewhere> {
     let renamed = (key == "devicePlacement").then_some(Elsewhere::RenamedTo("deviceEnableFDP"));
-    home_of(key).map(Elsewhere::In).or(renamed)
+    home_of(key).map(Elsewhere::In).or(renamed).or_else(|| similar(key))
+}
+
+fn similar(name: &str) -> Option<Elsewhere> {
+    let tables = tables();
+    let keys = tables.iter().flat_map(|(_, key_infos, _)| key_infos.iter().map(|key_info| key_info.key));
+    let key = nearest(name, keys)?;
+    Some(Elsewhere::Similar(key, home_of(key)?))
 }
