@@ -472,12 +472,12 @@ mod tests {
     #[test]
     fn caller_polled_during_the_work_is_woken_if_the_work_was() {
         let in_flight = InFlight::new();
-        let turn = lead(&in_flight);
-        let fetch = turn.fetch();
+        let leader = lead(&in_flight);
+        let fetch = leader.fetch();
         let (count, second) = (Arc::new(Count::default()), Mutex::new(fetch.wait(None)));
         let waker = Waker::from(Arc::clone(&count));
         fetch.set_work(Box::pin(std::future::poll_fn(move |context| {
-            let _running = &turn;
+            let _running = &leader;
             context.waker().wake_by_ref();
             assert!(!poll(&mut second.lock(), &waker));
             Poll::Pending

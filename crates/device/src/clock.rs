@@ -74,3 +74,28 @@ impl Clock for VirtualClock {
         u64::from(Self::EPOCH_UNIX_SECONDS) * 1_000_000 + self.monotonic_ns() / 1000
     }
 }
+
+/// A clock whose monotonic time advances by a fixed step at each reading, so that pauses of a test end. Its Unix time is constant.
+#[derive(Debug)]
+pub struct TickingClock {
+    now_ns: AtomicU64,
+    step_ns: u64,
+}
+
+impl TickingClock {
+    /// A clock at nanosecond 0.
+    #[must_use]
+    pub fn new(step_ns: u64) -> Self {
+        Self { now_ns: AtomicU64::new(0), step_ns }
+    }
+}
+
+impl Clock for TickingClock {
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.fetch_add(self.step_ns, Ordering::Relaxed)
+    }
+
+    fn unix_seconds(&self) -> u32 {
+        VirtualClock::EPOCH_UNIX_SECONDS
+    }
+}

@@ -51,7 +51,7 @@ pub mod wrap;
 use std::ops::Range;
 
 pub use buffer::{IoBuffer, IoSlice};
-pub use clock::{Clock, SystemClock, VirtualClock};
+pub use clock::{Clock, SystemClock, TickingClock, VirtualClock};
 pub use error::{ErrorKind, IoError};
 pub use file::{Engine, FileDevice};
 pub use memory::MemoryDevice;

@@ -271,7 +271,7 @@ impl Dram {
         let key_len = u16::try_from(key.len()).map_err(|_| AllocateError::KeyTooLong { bytes: key.len() })?;
         let bytes = HEADER_BYTES.saturating_add(key.len()).saturating_add(value_len);
         let class = self.class_for(pool, value_len, key.len(), bytes)?;
-        // As at a hit: reading the clock takes 50 instructions.
+        // As at a hit, without a read of the clock. `upkeep_step` reads it at least once a second.
         let needs_clock = !S::DISCARDS || class.hits().are_reported;
         let now_seconds =
             if needs_clock { self.now_seconds() } else { self.recent_seconds.load(Ordering::Relaxed) };

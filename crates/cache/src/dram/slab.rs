@@ -219,7 +219,7 @@ impl<'a> Item<'a> {
         const MOST_BYTES: usize = 16 * CACHE_LINE_BYTES;
         let first = self.address.as_ptr().cast_const().cast::<()>();
         let mut at = 0;
-        // Two lines a round, which halves the instructions of the loop; the second may be that of the next chunk.
+        // Two lines a round, for half as many rounds; the second may be that of the next chunk.
         while at < MOST_BYTES.min(chunk_bytes as usize) {
             prefetch_to_write(first.wrapping_byte_add(at));
             prefetch_to_write(first.wrapping_byte_add(at + CACHE_LINE_BYTES));
@@ -280,7 +280,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Copies a key. Two words, which may overlap, copy most keys without a call of `memcpy`: 10 instructions instead of 24.
+/// Copies a key. Two words, which may overlap, copy most keys without a call of `memcpy`.
 #[inline]
 fn copy_key(to: &mut [u8], key: &[u8]) {
     let (last, is_short) = (key.last_chunk::<8>().copied(), key.len() <= 16);

@@ -18,6 +18,7 @@ pub(crate) mod pair_store;
 pub(crate) mod puts;
 pub(crate) mod read_ahead;
 pub mod region;
+pub(crate) mod reports;
 mod small;
 pub mod soc;
 pub mod superblock;

@@ -1,28 +1,13 @@
 //! Figures of a cache whose device fails.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::wrap::{FaultDevice, Faults};
-use device::{Clock, MemoryDevice, Request};
+use device::{MemoryDevice, Request, TickingClock};
 use flashwright_cache::stats::FlashStats;
 use flashwright_cache::{Cache, FlashConfig, InsertOptions};
 
 const MIB: u64 = 1 << 20;
-
-/// A clock that advances by a second at each reading, so that items of regions that cannot be written are soon dropped.
-#[derive(Default)]
-struct Ticking(AtomicU64);
-
-impl Clock for Ticking {
-    fn monotonic_ns(&self) -> u64 {
-        self.0.fetch_add(1_000_000_000, Ordering::Relaxed)
-    }
-
-    fn unix_seconds(&self) -> u32 {
-        1_800_000_000
-    }
-}
 
 /// Fills a cache on a device that fails writes to the last `failing_fifths` of every five MiB.
 fn filled(soc_share: f64, value_bytes: usize, failing_fifths: u64) -> FlashStats {
@@ -35,7 +20,8 @@ fn filled(soc_share: f64, value_bytes: usize, failing_fifths: u64) -> FlashStats
     let cache = Cache::builder()
         .dram_bytes(4 * MIB)
         .flash_config(flash)
-        .clock(Arc::<Ticking>::default())
+        // Fast, so that items of regions that cannot be written are soon dropped.
+        .clock(Arc::new(TickingClock::new(1_000_000_000)))
         .open()
         .expect("the configuration is valid");
     device.fail_where(move |request| match request {

@@ -1,9 +1,8 @@
 //! One client, one request after another, from the opening of a cache to its end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::{Clock, Device, VirtualClock};
+use device::{Clock, Device, TickingClock, VirtualClock};
 use flashwright_cache::config::CacheConfig;
 use flashwright_cache::{Cache, InsertOptions, Inserted};
 use parking_lot::Mutex;
@@ -31,23 +30,9 @@ pub fn config(device: Arc<dyn Device>) -> CacheConfig {
     cache_config(flash(device), 256 * KIB, 0)
 }
 
-/// A clock that advances by 20 ms at each reading, so that pauses end. Its date does not change.
-#[derive(Default)]
-struct Ticking(AtomicU64);
-
-impl Clock for Ticking {
-    fn monotonic_ns(&self) -> u64 {
-        self.0.fetch_add(20_000_000, Ordering::Relaxed)
-    }
-
-    fn unix_seconds(&self) -> u32 {
-        VirtualClock::EPOCH_UNIX_SECONDS
-    }
-}
-
 /// Opens a cache whose items never expire.
 pub fn open(config: CacheConfig) -> Cache {
-    open_stepped(config, Arc::<Ticking>::default()).expect("the configuration fits")
+    open_stepped(config, Arc::new(TickingClock::new(20_000_000))).expect("the configuration fits")
 }
 
 impl Session {

@@ -60,6 +60,7 @@ use super::soc::{ENTRY_OVERHEAD_BYTES, NotStaged, SocStats};
 use super::{DestructorCallback, FlashItem, HashFilter, OnEviction};
 use crate::KeyHash;
 use crate::config::Removal;
+use crate::flash::reports::Reports;
 use crate::sync::{Mutex, RwLock, step};
 use fences::Fences;
 use hit_pages::HitPages;
@@ -117,7 +118,7 @@ pub struct HashLog {
     removals_recorded: AtomicU64,
     removals_pending: AtomicUsize,
     /// Destructor calls in progress.
-    reporting: AtomicUsize,
+    reports: Reports,
 }
 
 struct Shard {
@@ -257,7 +258,7 @@ impl HashLog {
             dropped: Mutex::default(),
             removals_recorded: AtomicU64::new(0),
             removals_pending: AtomicUsize::new(0),
-            reporting: AtomicUsize::new(0),
+            reports: Reports::default(),
         }
     }
 

@@ -60,23 +60,6 @@ impl PendingRemovals {
     }
 }
 
-/// Counts a destructor call in progress; [`HashLog::settle`] waits for it.
-struct Reporting<'a>(&'a HashLog);
-
-impl<'a> Reporting<'a> {
-    fn begin(log: &'a HashLog) -> Self {
-        log.reporting.fetch_add(1, Ordering::AcqRel);
-        Self(log)
-    }
-}
-
-impl Drop for Reporting<'_> {
-    fn drop(&mut self) {
-        self.0.reporting.fetch_sub(1, Ordering::AcqRel);
-        self.0.room.notify(usize::MAX);
-    }
-}
-
 impl HashLog {
     /// Calls `on_destructor` with each item that is [removed](Self::forget_with_destructor) for a reason, and the eviction callback
     /// with expired items too.
@@ -139,7 +122,7 @@ impl HashLog {
     /// Calls the destructor of a removed item. No lock is held.
     pub(super) fn report_removed(&self, item: &Buffered, reason: Reason) {
         if let Some(on_destructor) = &self.on_destructor {
-            let _reporting = Reporting::begin(self);
+            let _report = self.reports.begin(&self.room);
             item.as_flash_item(|item| on_destructor(item, reason));
         }
     }
@@ -149,7 +132,7 @@ impl HashLog {
         if self.on_destructor.is_none() {
             return;
         }
-        let _reporting = Reporting::begin(self);
+        let _report = self.reports.begin(&self.room);
         let dropped = std::mem::take(&mut *self.dropped.lock());
         dropped.iter().for_each(|(item, reason)| self.report_removed(item, *reason));
     }
@@ -161,7 +144,7 @@ impl HashLog {
         self.destroy_dropped();
         loop {
             let reported = self.room.listen();
-            if self.reporting.load(Ordering::Acquire) == 0 {
+            if !self.reports.is_any_in_progress() {
                 return;
             }
             waiting.notified(reported).await;
@@ -207,7 +190,7 @@ impl HashLog {
                 Err(Unreadable) => unreadable.push(sequence),
             }
         }
-        let _reporting = Reporting::begin(self);
+        let _report = self.reports.begin(&self.room);
         {
             let mut shard = self.shards[shard].lock();
             // Another task may have completed it, or the log was cleared.

@@ -172,7 +172,7 @@ impl Write {
     fn settle(mut self, soc: &Soc, is_written: bool) -> Progress {
         let bucket_bytes = soc.config.bucket_bytes as usize;
         let mut progress = Progress::default();
-        let _reporting = Reporting::begin(soc);
+        let _report = soc.reports.begin(&soc.room);
         let is_whole = matches!(self.outcome, Outcome::Whole);
         let fates = |write: &Self, at| (write.is_lost(at), write.is_held(at));
         let fates: Vec<(bool, bool)> = (0..self.changes.len()).map(|at| fates(&self, at)).collect();
@@ -228,23 +228,6 @@ impl Write {
         let changes = self.changes.iter().zip(self.group.members());
         changes.for_each(|(change, (id, _))| soc.report_left(id, &change.left));
         progress
-    }
-}
-
-/// Counts a running report of evicted items; [`Soc::settle`] waits for it.
-struct Reporting<'soc>(&'soc Soc);
-
-impl<'soc> Reporting<'soc> {
-    fn begin(soc: &'soc Soc) -> Self {
-        soc.reporting.fetch_add(1, Ordering::AcqRel);
-        Self(soc)
-    }
-}
-
-impl Drop for Reporting<'_> {
-    fn drop(&mut self) {
-        self.0.reporting.fetch_sub(1, Ordering::AcqRel);
-        self.0.room.notify(usize::MAX);
     }
 }
 

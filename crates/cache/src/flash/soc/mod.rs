@@ -55,6 +55,7 @@ use super::outage::WritePauses;
 use super::{DestructorCallback, FlashItem, OnEviction, Waiting};
 use crate::KeyHash;
 use crate::config::Removal;
+use crate::flash::reports::Reports;
 use bits::Bits;
 use bucket::{BucketId, Fingerprint, Identity, Unusable};
 use filter::Filters;
@@ -94,8 +95,8 @@ pub struct Soc {
     on_destructor: Option<DestructorCallback>,
     /// Items removed before their buckets were written, whose destructors are still to be called.
     dropped: Mutex<Vec<(Waiter, Removal)>>,
-    /// Steps that are reporting evicted items.
-    reporting: AtomicUsize,
+    /// Steps that report evicted items.
+    reports: Reports,
 }
 
 /// Why an item was not staged.
@@ -158,7 +159,7 @@ impl Soc {
             pauses: WritePauses::default(),
             on_destructor: None,
             dropped: Mutex::default(),
-            reporting: AtomicUsize::new(0),
+            reports: Reports::default(),
         })
     }
 

@@ -26,7 +26,7 @@ impl Soc {
         self.destroy_dropped();
         loop {
             let reported = self.room.listen();
-            if self.on_destructor.is_none() || self.reporting.load(Ordering::Acquire) == 0 {
+            if self.on_destructor.is_none() || !self.reports.is_any_in_progress() {
                 return;
             }
             reported.await;

@@ -143,6 +143,25 @@ fn key_removed_while_its_region_is_written_is_not_found() {
 }
 
 #[test]
+fn lookup_overtaken_by_an_overwrite_is_repeated_and_counted_once() {
+    let gate = Arc::new(GateDevice::new(memory()));
+    let log = log_on(&gate, config());
+    put(&log, "key", "old", 0);
+    drain(&log);
+    gate.close(RequestKind::Read);
+    let mut read = Box::pin(log.read(KeyHash::of(b"key"), b"key", Waiting::Task, NOW));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(read.as_mut().poll(&mut context).is_pending());
+    forget(&log, "key");
+    put(&log, "key", "new", 0);
+    gate.open();
+    let found = block_on(read).expect("the new version is in memory");
+    assert_eq!(found.to_vec(), b"new");
+    let stats = log.stats();
+    assert_eq!((stats.lookups, stats.hits, stats.bucket_reads), (1, 1, 1));
+}
+
+#[test]
 fn page_that_cannot_be_verified_does_not_expose_an_older_version() {
     let device = memory();
     let log = log_on(&device, config());

@@ -12,9 +12,8 @@ mod twin;
 mod whole;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::{Clock, Device, VirtualClock};
+use device::{Clock, Device, TickingClock, VirtualClock};
 use pollster::block_on;
 
 use super::*;
@@ -37,22 +36,13 @@ pub(super) fn blockcache() -> RegionConfig {
     RegionConfig { order: OrderConfig::SegmentedLru { segments: 4 }, ..small() }
 }
 
-/// A clock whose monotonic time advances by 20 ms at each read, so that pauses end. Its Unix time is constant.
-#[derive(Default)]
-struct Ticking(AtomicU64);
-
-impl Clock for Ticking {
-    fn monotonic_ns(&self) -> u64 {
-        self.0.fetch_add(20_000_000, Ordering::Relaxed)
-    }
-
-    fn unix_seconds(&self) -> u32 {
-        VirtualClock::EPOCH_UNIX_SECONDS
-    }
+/// Its pauses end.
+pub(super) fn clock() -> TickingClock {
+    TickingClock::new(20_000_000)
 }
 
 pub(super) fn open(device: Arc<dyn Device>, config: RegionConfig) -> RegionStore {
-    open_at(device, config, Arc::<Ticking>::default())
+    open_at(device, config, Arc::new(clock()))
 }
 
 pub(super) fn open_at(device: Arc<dyn Device>, config: RegionConfig, clock: Arc<dyn Clock>) -> RegionStore {

@@ -71,14 +71,13 @@ impl crash_histories::Case for Case {
     }
 
     fn create(&self, device: &Arc<dyn Device>) -> RegionStore {
-        let clock = Arc::<Ticking>::default();
-        let store = RegionStore::create(Arc::clone(device), clock, self.config.clone(), ID);
+        let store = RegionStore::create(Arc::clone(device), Arc::new(clock()), self.config.clone(), ID);
         store.expect("a valid configuration")
     }
 
     fn recovered(&self, device: &Arc<dyn Device>) -> Result<RegionStore, ChainError> {
         let chain = block_on(read_journal(device, &self.config, ID, Waiting::Thread))?;
-        let (device, clock, config) = (Arc::clone(device), Arc::<Ticking>::default(), self.config.clone());
+        let (device, clock, config) = (Arc::clone(device), Arc::new(clock()), self.config.clone());
         let store = block_on(RegionStore::recover(device, clock, config, ID, &chain, Waiting::Thread));
         Ok(store.expect("a valid configuration"))
     }
