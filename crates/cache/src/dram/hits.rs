@@ -13,9 +13,18 @@ pub(super) struct Hits {
     pub are_reported: bool,
 }
 
-/// The [`Hits`] of a class, set when the class gets its policy. Until then, a hit does nothing.
-#[derive(Debug, Default)]
+/// The [`Hits`] of a class, set when the class gets its policy.
+#[derive(Debug)]
 pub(super) struct SharedHits(AtomicU16);
+
+impl Default for SharedHits {
+    /// As if hits were reported: the class has no items that could be hit, and its first insert reads the clock.
+    fn default() -> Self {
+        let hits = Self(AtomicU16::new(0));
+        hits.set(&HitRule::Every);
+        hits
+    }
+}
 
 impl Hits {
     fn of(rule: &HitRule) -> Self {

@@ -169,6 +169,17 @@ fn insert_examines_a_limited_number_of_pinned_items() {
     assert!((1..=1024).contains(&looked_at), "{looked_at} of {}", held.len());
 }
 
+/// The policy's refresh time runs from the insert, although nothing has read the clock for a long time before it.
+#[test]
+fn hit_just_after_an_insert_is_not_reported_to_a_policy_with_a_refresh_time() {
+    let (dram, clock) = small(1, HitRule::Refresh { refresh_seconds: 60 });
+    clock.advance_by(1_000_000_000_000);
+    [b"a", b"b", b"c", b"d"].iter().for_each(|key| put(&dram, *key, *key).unwrap());
+    assert!(get(&dram, b"a").is_some());
+    put(&dram, b"e", b"e").unwrap();
+    assert!(get(&dram, b"a").is_none() && get(&dram, b"b").is_some(), "the oldest item is evicted");
+}
+
 #[test]
 fn expired_item_is_a_miss_and_its_memory_is_freed() {
     let (dram, clock) = small(1, HitRule::Ignore);
