@@ -27,7 +27,7 @@ fn member(name: &str, label: &[u8]) -> Member {
     let mut bytes = [0; LABEL_BYTES];
     let len = label.len().min(CRC_AT);
     bytes[..len].copy_from_slice(&label[..len]);
-    let crc = crc_fast::crc32_iscsi(&bytes[..CRC_AT]);
+    let crc = device::checksum::crc32c(&bytes[..CRC_AT]);
     bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(MEMBER_BYTES));
     device.write(0, IoBuffer::copy_of(&bytes)).wait().unwrap();

@@ -117,7 +117,7 @@ fn seal(before: &[u8], flash: &mut [u8], metadata_bytes: usize) {
 
 fn seal_at(bytes: &mut [u8], at: usize) -> u32 {
     bytes[at..at + 4].fill(0);
-    let crc = crc_fast::crc32_iscsi(bytes);
+    let crc = device::checksum::crc32c(bytes);
     bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
     crc
 }

@@ -17,10 +17,9 @@
 
 use std::sync::Arc;
 
+use device::checksum::crc32c;
 use device::open::STRIPE_UNIT_BYTES;
 use device::{Device, ErrorKind, IoBuffer, IoError, IoSlice, Request, SliceDevice, StripeDevice};
-
-use crc_fast::crc32_iscsi as crc32c;
 
 const MAGIC: &[u8; 8] = b"FWSTRIPE";
 const VERSION: u32 = 1;

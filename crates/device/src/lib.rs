@@ -21,6 +21,7 @@
 
 pub mod buffer;
 pub mod check;
+pub mod checksum;
 pub mod clock;
 pub mod coalesce;
 pub mod conformance;

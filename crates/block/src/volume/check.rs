@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use device::Device;
+use device::checksum::crc32c;
 use device::timer::Timer;
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::record::crc32c;
 use super::recovery::verified;
 use super::samples::{check_samples, is_same_on_disk};
 use super::shared::Shared;

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use device::checksum::crc32c;
 use device::{IoBuffer, IoError, IoSlice, Request};
 
 use super::SECTOR_BYTES;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::page_map::FlashCopy;
-use super::record::crc32c;
 use super::segment::{Part, runs};
 use super::shared::Shared;
 use super::state::Written;

@@ -14,11 +14,11 @@
 //! Not detected: writes without the cache to a block device of the same size and identifier at places that are not compared; and
 //! the same to a file after a crash, if the volume had written to it.
 
+use device::checksum::crc32c;
 use parking_lot::Mutex;
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::os_identity::OsIdentity;
-use super::record::crc32c;
 use super::superblock::{DiskIdentity, Superblock};
 
 /// Length in bytes of the disk's start and end whose checksums are recorded.

@@ -1,11 +1,11 @@
 //! Copies pages from one flash device to another.
 
 use device::Device;
+use device::checksum::crc32c;
 use futures_util::future::join_all;
 
 use super::error::{Result, VolumeError};
 use super::layout::Layout;
-use super::record::crc32c;
 
 /// Concurrent page copies.
 pub(super) const PAGES_AT_ONCE: usize = 64;

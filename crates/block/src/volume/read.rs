@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use device::checksum::crc32c;
 use device::{Device, IoBuffer, IoSlice, Pending};
 use futures_util::future::join_all;
 
@@ -10,7 +11,6 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_io::{Hit, overlay};
 use super::inner::Inner;
 use super::page_map::FlashCopy;
-use super::record::crc32c;
 use super::segment::{Grid, Part, runs};
 use super::state::{State, Written};
 use super::work::Work;

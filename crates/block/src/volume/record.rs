@@ -32,11 +32,6 @@ const BLOCK_BITS: u32 = 48;
 const FLAGS_SHIFT: u32 = BLOCK_BITS + 8;
 const _: () = assert!(MAX_DISK_BLOCKS < 1 << BLOCK_BITS, "the byte above the block number was 0 in format 1");
 
-/// CRC-32C of a page.
-pub(super) fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
-}
-
 /// A set of a block's 512-byte sectors; the first one is bit 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sectors(pub u128);

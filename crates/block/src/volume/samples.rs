@@ -1,9 +1,10 @@
 //! Comparing clean blocks on flash and disk, to recognise the disk.
 
+use device::checksum::crc32c;
+
 use super::SECTOR_BYTES;
 use super::disk_io::read_disk_block;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::record::crc32c;
 use super::shared::Shared;
 use crate::sets::Slot;
 

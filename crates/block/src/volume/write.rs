@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
+use device::checksum::crc32c;
 use device::{Device, IoBuffer, IoSlice};
 use futures_util::future::{join_all, poll_immediate};
 
@@ -15,7 +16,7 @@ use super::inner::Inner;
 use super::journal::IncomingWrite;
 use super::page_map::FlashCopy;
 use super::ranges::RangeGuard;
-use super::record::{Sectors, crc32c};
+use super::record::Sectors;
 use super::segment::{Part, runs};
 use super::state::{State, Written};
 use super::work::Work;

@@ -100,7 +100,7 @@ proptest! {
             bytes[16 + at * 8..][..8].copy_from_slice(&word.to_le_bytes());
         }
         bytes[12..16].fill(0);
-        let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes) as u32;
+        let crc = device::checksum::crc32c(&bytes);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         if let Ok(superblock) = Superblock::decode(&bytes) {
             prop_assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);

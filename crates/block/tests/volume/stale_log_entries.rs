@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use device::checksum::crc32c;
 use device::timer::SystemTimer;
 use device::wrap::GateDevice;
 use device::{Device, IoBuffer, MemoryDevice, Request, RequestKind};
@@ -102,7 +103,6 @@ fn ordered_volume_destages_blocks_from_the_intent_log_once() {
 /// Makes the checksums of all entries equal and keeps their chain: the last four bytes of each block, which are unused, compensate.
 /// Returns the number of blocks changed.
 fn equalise_entry_checksums(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
-    let crc32c = |bytes: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
     let (mut count, mut chain) = (0, None);
     for place in 0..layout.intent_log_blocks() {
         let offset = layout.intent_log_offset() + place * 4096;

@@ -47,7 +47,7 @@ fn card_is_measured_with_and_without_placement() {
         "--dwpd",
         "1000000",
         "--profile",
-        "kv,graph",
+        "cdn,kv",
         "--max-read-p99",
         "100ms",
         "--plot",
@@ -94,7 +94,7 @@ fn same_seed_gives_the_same_result() {
             "evaluate",
             &card,
             "--profile",
-            "kv",
+            "cdn",
             "--rates",
             "life",
             "--placement",
@@ -143,7 +143,7 @@ fn slow_drive_and_worn_drive_fail_with_their_reasons() {
 fn rate_above_the_maximum_of_the_drive_is_not_reached() {
     let directory = scratch();
     let card = card(directory.path(), &[]);
-    let flags = ["--profile", "kv", "--placement", "off", "--min-years", "0", "--max-read-p99", "10s"];
+    let flags = ["--profile", "cdn", "--placement", "off", "--min-years", "0", "--max-read-p99", "10s"];
     let result = judged(&[&[card.as_str(), "--rates", "500,5M"], &flags[..]].concat(), 0);
     let rows = result["profiles"][0]["runs"].as_array().unwrap();
     // The row at full speed is not judged. Catches a regression: it has failures.
@@ -154,7 +154,7 @@ fn rate_above_the_maximum_of_the_drive_is_not_reached() {
     let result = judged(&[&[card.as_str(), "--rates", "500", "--min-rate", "5M"], &flags[..]].concat(), 1);
     let failure = result["verdict"]["failures"][0].as_str().unwrap();
     assert!(
-        failure.starts_with("kv does not pass at 5,000,000 ops/s: without placement, up to 500"),
+        failure.starts_with("cdn does not pass at 5,000,000 ops/s: without placement, up to 500"),
         "{failure}"
     );
 }

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use device::checksum::crc32c;
 use device::{Device, IoBuffer};
 
 use super::log_replay::written_pages;
 use super::{FlashMap, READ_BYTES, Recovery, damaged};
 use crate::volume::error::{Result, VolumeError};
 use crate::volume::journal::block::{self, BlockHeader, BlockKind, DamagedHeader, JOURNAL_BLOCK_BYTES};
-use crate::volume::record::{Record, crc32c};
+use crate::volume::record::Record;
 use crate::volume::superblock::Superblock;
 
 /// A commit that was read.

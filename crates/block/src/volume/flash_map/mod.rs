@@ -280,59 +280,25 @@ impl FlashMap {
     ) -> Result<(State, Vec<u32>)> {
         let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
         let sets = Sets::new(config).map_err(|error| damaged(&error.to_string()))?;
-        let keeps_clean =
-            kept == KeptBlocks::All && (superblock.clean || superblock.tuning.mode.keeps_dirty());
         let pages = self.restore_order();
         let is_out_of_order = self.needs_reordering();
-        let has_log_entries = !self.logged.is_empty();
         let mut state = State::new(superblock, sets, self.journal);
-        let blocks_of_disk = superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes));
+        let mut restorer = BlockRestorer {
+            words: &self.words,
+            epochs: &self.epochs,
+            crcs: &self.crcs,
+            partial: &self.partial,
+            ways: self.layout.ways,
+            keeps_clean: kept == KeptBlocks::All
+                && (superblock.clean || superblock.tuning.mode.keeps_dirty()),
+            blocks_of_disk: superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes)),
+            has_log_entries: !self.logged.is_empty(),
+            logged: &mut self.logged,
+        };
         let mut dropped = Vec::new();
         for page in pages {
-            let word = self.words[page as usize];
-            state.pages.occupy(page);
-            let (block, dirty) = (word & BLOCK_MASK, word & DIRTY != 0);
-            if !dirty && !keeps_clean {
+            if restorer.restore(page, &mut state, recovery)? == Restored::Dropped {
                 dropped.push(page);
-                continue;
-            }
-            if let Some(epochs) = &mut state.epochs
-                && dirty
-            {
-                let partial = self.partial.get(&page).copied();
-                let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
-                let is_current = state.sets.find(block).is_none();
-                epochs.restore(self.epochs[page as usize], Version { block, page, crc, partial });
-                if !is_current {
-                    continue;
-                }
-            }
-            if block >= blocks_of_disk || state.sets.find(block).is_some() {
-                return Err(damaged(&format!(
-                    "block {block} on page {page} is recorded twice, or lies past the end of the disk"
-                )));
-            }
-            if has_log_entries && !dirty && state.sets.set(state.sets.set_of(block)).held >= self.layout.ways
-            {
-                self.logged.insert(page, Record { page, held: None });
-                dropped.push(page);
-                continue;
-            }
-            let Allocation::Free(slot) = state.sets.allocate(block) else {
-                return Err(damaged(&format!(
-                    "the set of block {block} is recorded with more blocks than it can hold"
-                )));
-            };
-            let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
-            state.map.place(slot, page, crc, self.partial.get(&page).copied());
-            let standing = standing_in(word);
-            if standing != Standing::default() {
-                state.sets.restore_standing(slot, standing);
-            }
-            recovery.blocks += 1;
-            if dirty {
-                state.sets.mark_dirty(slot);
-                recovery.dirty_blocks += 1;
             }
         }
         if is_out_of_order {
@@ -343,6 +309,75 @@ impl FlashMap {
         state.journal.restore(self.logged.into_values());
         recovery.dropped_blocks = dropped.len() as u64;
         Ok((state, dropped))
+    }
+}
+
+/// Adds blocks to the state.
+struct BlockRestorer<'a> {
+    words: &'a [u64],
+    epochs: &'a [u64],
+    crcs: &'a [u32],
+    partial: &'a HashMap<u32, Sectors>,
+    ways: u32,
+    keeps_clean: bool,
+    blocks_of_disk: u64,
+    /// Entries of the intent log can add dirty blocks to a full set, so clean ones are dropped.
+    has_log_entries: bool,
+    logged: &'a mut BTreeMap<u32, Record>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Restored {
+    Kept,
+    Dropped,
+}
+
+impl BlockRestorer<'_> {
+    /// Adds the block on `page`.
+    fn restore(&mut self, page: u32, state: &mut State, recovery: &mut Recovery) -> Result<Restored> {
+        let word = self.words[page as usize];
+        state.pages.occupy(page);
+        let (block, dirty) = (word & BLOCK_MASK, word & DIRTY != 0);
+        if !dirty && !self.keeps_clean {
+            return Ok(Restored::Dropped);
+        }
+        let partial = self.partial.get(&page).copied();
+        let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
+        let is_present = state.sets.find(block).is_some();
+        if let Some(epochs) = &mut state.epochs
+            && dirty
+        {
+            epochs.restore(self.epochs[page as usize], Version { block, page, crc, partial });
+            if is_present {
+                return Ok(Restored::Kept);
+            }
+        }
+        if block >= self.blocks_of_disk || is_present {
+            return Err(damaged(&format!(
+                "block {block} on page {page} is recorded twice, or lies past the end of the disk"
+            )));
+        }
+        let set_is_full = |sets: &Sets| sets.set(sets.set_of(block)).held >= self.ways;
+        if self.has_log_entries && !dirty && set_is_full(&state.sets) {
+            self.logged.insert(page, Record { page, held: None });
+            return Ok(Restored::Dropped);
+        }
+        let Allocation::Free(slot) = state.sets.allocate(block) else {
+            return Err(damaged(&format!(
+                "the set of block {block} is recorded with more blocks than it can hold"
+            )));
+        };
+        state.map.place(slot, page, crc, partial);
+        let standing = standing_in(word);
+        if standing != Standing::default() {
+            state.sets.restore_standing(slot, standing);
+        }
+        recovery.blocks += 1;
+        if dirty {
+            state.sets.mark_dirty(slot);
+            recovery.dirty_blocks += 1;
+        }
+        Ok(Restored::Kept)
     }
 }
 

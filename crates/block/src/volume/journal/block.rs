@@ -15,6 +15,7 @@
 //! commits up to `confirmed`, and of the intent log's blocks that follow that commit, those before sequence `flushed` (0 if none). Older
 //! programs write 0 and ignore both.
 
+use device::checksum::crc32c_without_field;
 use device::{IoBuffer, IoSlice};
 
 use crate::volume::record::{Record, UNIT_BYTES};
@@ -241,11 +242,7 @@ fn u64_at(block: &[u8], at: usize) -> u64 {
 }
 
 fn crc_of(block: &[u8]) -> u32 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    digest.update(&block[..CRC_AT]);
-    digest.update(&[0; 4]);
-    digest.update(&block[SEQUENCE_AT..JOURNAL_BLOCK_BYTES]);
-    digest.finalize() as u32
+    crc32c_without_field(&block[..JOURNAL_BLOCK_BYTES], CRC_AT)
 }
 
 #[cfg(test)]

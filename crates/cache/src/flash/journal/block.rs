@@ -27,6 +27,8 @@
 //! All numbers are little-endian. The checksum is CRC-32C of the bytes from `format` to the last word. `through` is the current region of
 //! the first removal. `boot` is 0 if the block's records survive a power cut, otherwise the mark of the system that ran.
 
+use device::checksum::crc32c;
+
 /// Bytes before the words.
 pub const HEADER_BYTES: usize = WORDS_START;
 
@@ -142,7 +144,7 @@ pub fn encode(header: &Header, words: &[u64], bytes: &mut [u8]) {
     for (to, number) in bytes[FIELDS_AT..end].chunks_exact_mut(8).zip(numbers) {
         to.copy_from_slice(&number.to_le_bytes());
     }
-    let checksum = crc_fast::crc32_iscsi(&bytes[FORMAT_AT..end]);
+    let checksum = crc32c(&bytes[FORMAT_AT..end]);
     bytes[..FORMAT_AT].copy_from_slice(&checksum.to_le_bytes());
 }
 
@@ -151,7 +153,7 @@ pub fn decode(bytes: &[u8]) -> Option<Block> {
     let count = usize::from(u16::from_le_bytes(bytes.get(WORDS_AT..FIELDS_AT)?.try_into().ok()?));
     let content = bytes.get(FORMAT_AT..WORDS_START + count * 8)?;
     let checksum = u32::from_le_bytes(bytes[..FORMAT_AT].try_into().ok()?);
-    if checksum != crc_fast::crc32_iscsi(content) || content[..2] != FORMAT.to_le_bytes() {
+    if checksum != crc32c(content) || content[..2] != FORMAT.to_le_bytes() {
         return None;
     }
     let mut numbers = content[FIELDS_AT - FORMAT_AT..]
@@ -316,7 +318,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(&bytes[4..4 + content.len()], &content[..]);
-        assert_eq!(bytes[..4], crc_fast::crc32_iscsi(&content).to_le_bytes());
+        assert_eq!(bytes[..4], crc32c(&content).to_le_bytes());
         assert!(bytes[4 + content.len()..].iter().all(|&byte| byte == 0));
     }
 

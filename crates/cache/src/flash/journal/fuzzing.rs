@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use device::checksum::crc32c;
 use device::event_loop::wait_for;
 use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request, VirtualClock};
 
@@ -37,7 +38,7 @@ fn valid_block(content: &[u8]) -> Vec<u8> {
     bytes[FIELDS_AT + 8..][..8].copy_from_slice(&FLUSHED.to_le_bytes());
     let end = HEADER_BYTES + usize::from(words) * 8;
     bytes[end..].fill(0);
-    let checksum = crc_fast::crc32_iscsi(&bytes[FORMAT_AT..end]);
+    let checksum = crc32c(&bytes[FORMAT_AT..end]);
     bytes[..FORMAT_AT].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }

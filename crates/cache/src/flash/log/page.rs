@@ -19,6 +19,8 @@
 
 use std::ops::Range;
 
+use device::checksum::crc32c;
+
 /// Bytes before the entries.
 pub const HEADER_BYTES: usize = GENERATION_AT + 8;
 /// Smallest and largest page: the smallest device block, and the largest power of two for a `u16` value length.
@@ -155,7 +157,7 @@ impl<'a> PageWriter<'a> {
         bytes[USED_AT..SEQUENCE_AT].copy_from_slice(&(used as u32).to_le_bytes());
         bytes[SEQUENCE_AT..GENERATION_AT].copy_from_slice(&identity.sequence.to_le_bytes());
         bytes[GENERATION_AT..HEADER_BYTES].copy_from_slice(&identity.generation.to_le_bytes());
-        let checksum = checksum(&bytes[FORMAT_AT..used]);
+        let checksum = crc32c(&bytes[FORMAT_AT..used]);
         bytes[..FORMAT_AT].copy_from_slice(&checksum.to_le_bytes());
     }
 }
@@ -201,7 +203,7 @@ impl<'a> Page<'a> {
         let used = u32_at(bytes, USED_AT) as usize;
         // `used` is covered by the checksum, so a value out of range is damage.
         if !(HEADER_BYTES..=bytes.len()).contains(&used)
-            || checksum(&bytes[FORMAT_AT..used]) != u32_at(bytes, 0)
+            || crc32c(&bytes[FORMAT_AT..used]) != u32_at(bytes, 0)
         {
             return Err(Unusable::Damaged);
         }
@@ -267,10 +269,6 @@ fn decode(bytes: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
     Some((Entry { key, value, expiry_seconds, tag, value_at }, value_at + value_len))
 }
 
-fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
-}
-
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
@@ -320,7 +318,7 @@ mod tests {
             bytes[HEADER_BYTES] = flags;
             bytes[HEADER_BYTES + 2] = value_len;
             bytes[USED_AT..SEQUENCE_AT].copy_from_slice(&(used as u32).to_le_bytes());
-            let checksum = checksum(&bytes[FORMAT_AT..used]);
+            let checksum = crc32c(&bytes[FORMAT_AT..used]);
             bytes[..FORMAT_AT].copy_from_slice(&checksum.to_le_bytes());
             bytes
         };
@@ -382,7 +380,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(&bytes[FORMAT_AT..FORMAT_AT + header.len()], &header[..]);
-        assert_eq!(checksum(&header), u32_at(&bytes, 0));
+        assert_eq!(crc32c(&header), u32_at(&bytes, 0));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crc_fast::{CrcAlgorithm, checksum};
+use device::checksum::crc32c;
 
 use crate::KeyHash;
 use crate::flash::FlashItem;
@@ -53,11 +53,6 @@ impl Seal {
     pub(super) fn mask(self) -> u32 {
         self.0
     }
-}
-
-/// CRC-32C, as storage protocols use it.
-pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
-    u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).expect("a 32-bit checksum")
 }
 
 /// Bytes an entry takes before it is rounded up to units.

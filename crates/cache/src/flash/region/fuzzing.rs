@@ -1,6 +1,8 @@
 //! Decodes arbitrary bytes as entries, tables and snapshots.
 
-use super::entry::{Entry, HEADER_BYTES, Seal, crc32c, u16_at};
+use device::checksum::crc32c;
+
+use super::entry::{Entry, HEADER_BYTES, Seal, u16_at};
 use super::snapshot;
 use super::table::{self, Filling, RECORD_BYTES, TRAILER_BYTES, table_bytes};
 

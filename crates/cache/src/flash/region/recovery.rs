@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crc_fast::{CrcAlgorithm, Digest};
+use device::checksum::Crc32c;
 use device::{Clock, Device};
 use futures_util::future::join_all;
 
@@ -151,13 +151,13 @@ impl<'a> OutgoingSnapshot<'a> {
         let regions = self.bands().flat_map(|band| self.regions(band));
         let mut parts =
             std::iter::once(head).chain(regions).chain(std::iter::once_with(|| self.tail.encode()));
-        let mut digest = Some(Digest::new(CrcAlgorithm::Crc32Iscsi));
+        let mut checksum = Some(Crc32c::default());
         std::iter::from_fn(move || {
             let Some(part) = parts.next() else {
-                let checksum = digest.take()?.finalize() as u32;
+                let checksum = checksum.take()?.finish();
                 return Some(checksum.to_le_bytes().to_vec());
             };
-            digest.as_mut()?.update(&part);
+            checksum.as_mut()?.update(&part);
             Some(part)
         })
     }

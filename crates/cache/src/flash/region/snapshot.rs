@@ -14,8 +14,10 @@
 //! ```
 //! Format 2 is for policies that give each item a rank.
 
+use device::checksum::crc32c;
+
 use super::InsertionPoint;
-use super::entry::{MAX_HITS, crc32c};
+use super::entry::MAX_HITS;
 use super::layout::{Layout, RegionId};
 use super::policy::Rank;
 use super::recovery::RestoreError;

@@ -16,9 +16,11 @@
 //! Entries follow each other without gaps, so each entry's offset is the sum of the lengths before it. The checksum covers the records
 //! and the preceding fields of the trailer.
 
+use device::checksum::crc32c;
+
 use crate::KeyHash;
 
-use super::entry::{crc32c, u32_at, u64_at};
+use super::entry::{u32_at, u64_at};
 
 const FORMAT: usize = 8;
 const COUNT: usize = FORMAT + 4;

@@ -33,6 +33,8 @@
 
 use std::ops::Range;
 
+use device::checksum::crc32c;
+
 use crate::KeyHash;
 
 /// Size of the header.
@@ -203,7 +205,7 @@ impl<'a> Bucket<'a> {
     }
 
     fn checksum(self, id: BucketId) -> u32 {
-        crc_fast::crc32_iscsi(&self.0[FORMAT_AT..self.end()]) ^ id.0.wrapping_mul(0x9E37_79B1)
+        crc32c(&self.0[FORMAT_AT..self.end()]) ^ id.0.wrapping_mul(0x9E37_79B1)
     }
 
     fn is_numbered(self) -> bool {

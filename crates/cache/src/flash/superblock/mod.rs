@@ -30,6 +30,7 @@ pub mod layout;
 mod placed;
 pub mod snapshot;
 
+use device::checksum::Crc32c;
 use device::{Device, IoBuffer, IoError, Request};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -411,10 +412,10 @@ fn head_parts(device: &dyn Device) -> impl Iterator<Item = (u64, usize)> {
 }
 
 fn checksum(encoded: &[u8]) -> u32 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    digest.update(&encoded[..CHECKSUM_AT]);
-    digest.update(&encoded[CHECKSUM_END..]);
-    digest.finalize() as u32
+    let mut checksum = Crc32c::default();
+    checksum.update(&encoded[..CHECKSUM_AT]);
+    checksum.update(&encoded[CHECKSUM_END..]);
+    checksum.finish()
 }
 
 struct Writer {

@@ -51,9 +51,22 @@ pub(super) fn open_at(device: Arc<dyn Device>, config: RegionConfig, clock: Arc<
 
 /// The value of a key's version, which any reader can compute.
 pub(super) fn value(key: u64, version: u64) -> Vec<u8> {
-    let seed = KeyHash(key.wrapping_mul(31) ^ version << 32).remix();
-    let len = 100 + (seed % 6000) as usize;
-    (0..len as u64).map(|at| (seed.rotate_left((at % 64) as u32) ^ at) as u8).collect()
+    let seed = value_seed(key, version);
+    (0..value_bytes(seed) as u64).map(|at| (seed.rotate_left((at % 64) as u32) ^ at) as u8).collect()
+}
+
+fn value_seed(key: u64, version: u64) -> u64 {
+    KeyHash(key.wrapping_mul(31) ^ version << 32).remix()
+}
+
+fn value_bytes(seed: u64) -> usize {
+    100 + (seed % 6000) as usize
+}
+
+/// The version up to `newest` whose value is `found`.
+pub(super) fn version_of(key: u64, found: &[u8], newest: u64) -> Option<u64> {
+    let has_length = |version: &u64| value_bytes(value_seed(key, *version)) == found.len();
+    (0..=newest).rev().filter(has_length).find(|&version| found == value(key, version))
 }
 
 /// Inserts an item, and runs background steps while the store is full.

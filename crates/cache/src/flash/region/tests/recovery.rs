@@ -108,7 +108,7 @@ impl crash_histories::Case for Case {
 
     fn version(store: &RegionStore, key: u64, newest: u64) -> Option<u64> {
         let found = get(store, key).found()?;
-        let version = (0..=newest).rev().find(|&version| *found == value(key, version));
+        let version = version_of(key, &found, newest);
         Some(version.unwrap_or_else(|| panic!("key {key} has bytes that were never its value")))
     }
 

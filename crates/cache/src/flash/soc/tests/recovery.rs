@@ -109,7 +109,8 @@ impl crash_histories::Case for Case {
 
     fn version(soc: &Soc, key: u64, newest: u64) -> Option<u64> {
         let found = get(soc, &name(key))?;
-        let version = (0..=newest).rev().find(|&version| found == content(key, version));
+        let version = found.split(':').nth(1).and_then(|version| version.parse().ok());
+        let version = version.filter(|&version| version <= newest && found == content(key, version));
         Some(version.unwrap_or_else(|| panic!("key {key} has a value that was never stored: {found}")))
     }
 
