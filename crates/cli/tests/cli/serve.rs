@@ -139,11 +139,11 @@ fn server_uses_the_settings_of_a_file_and_refuses_a_wrong_one_with_its_line() {
     assert!(err(&refused).contains(error), "{}", err(&refused));
 }
 
-/// Number of items of 300 bytes: about twice the size of DRAM.
-const ITEMS: usize = 100_000;
+/// Number of items of 1,100 bytes: about twice the size of DRAM.
+const ITEMS: usize = 27_000;
 
 fn value(number: usize, version: usize) -> String {
-    format!("{version:03}-{number:06}").repeat(30)
+    format!("{version:03}-{number:06}").repeat(110)
 }
 
 fn set(number: usize, version: usize) -> String {
