@@ -210,20 +210,25 @@ pub struct CardError {
     pub reason: String,
 }
 
-const BUILT_IN: [(&str, &str); 12] = [
-    ("pm9d3", include_str!("../cards/pm9d3.toml")),
-    ("tlc", include_str!("../cards/tlc.toml")),
-    ("qlc", include_str!("../cards/qlc.toml")),
-    ("photo", include_str!("../cards/photo.toml")),
-    ("pm9d3a", include_str!("../cards/pm9d3a.toml")),
-    ("pm9a3", include_str!("../cards/pm9a3.toml")),
-    ("pm9a3-8t", include_str!("../cards/pm9a3-8t.toml")),
-    ("cm7-r", include_str!("../cards/cm7-r.toml")),
-    ("cd8-r", include_str!("../cards/cd8-r.toml")),
-    ("p5336", include_str!("../cards/p5336.toml")),
-    ("warp448", include_str!("../cards/warp448.toml")),
-    ("test", include_str!("../cards/test.toml")),
-];
+/// Name and text of each card in `cards/`.
+macro_rules! built_in {
+    ($($name:literal)+) => { &[$(($name, include_str!(concat!("../cards/", $name, ".toml")))),+] };
+}
+
+const BUILT_IN: &[(&str, &str)] = built_in! {
+    "pm9d3"
+    "tlc"
+    "qlc"
+    "photo"
+    "pm9d3a"
+    "pm9a3"
+    "pm9a3-8t"
+    "cm7-r"
+    "cd8-r"
+    "p5336"
+    "warp448"
+    "test"
+};
 
 impl Card {
     /// The built-in cards.
@@ -248,10 +253,10 @@ impl Card {
             path.extension().is_none() && path.components().count() == 1 && !path.exists();
         let refuse = |reason| Err(CardError { card: name_or_path.to_owned(), key: None, reason });
         if looks_like_a_name {
-            let names = BUILT_IN.map(|(name, _)| name);
+            let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
             return refuse(format!(
                 "no such card; {}valid cards are {}, or the path of a TOML file",
-                names::hint(name_or_path, names.into_iter()),
+                names::hint(name_or_path, names.iter().copied()),
                 names.join(", ")
             ));
         }
