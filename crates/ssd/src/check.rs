@@ -1,6 +1,7 @@
 //! Invariants of the whole state between two operations. The check examines every page; tests call it after each step.
 
 use crate::ftl::{Ftl, Unit, UnitState};
+use crate::gc::Select as _;
 use crate::geometry::{LogicalPage, PhysicalPage};
 
 impl Ftl {

@@ -5,6 +5,7 @@
 //! idle. A victim is collected completely in one step; [`timing`](crate::timing) spreads the work over time.
 
 use crate::ftl::{Ftl, Group, Unit, UnitState};
+use crate::gc::Select as _;
 use crate::geometry::{PhysicalPage, UnitId};
 use crate::medium::{Cause, Medium};
 use crate::placement::Frontier;

@@ -1,6 +1,6 @@
 //! The flash translation layer's operations for the host: write, trim, locate. Collection is in [`collect`](crate::collect).
 
-use crate::gc::{VictimPolicy, Victims};
+use crate::gc::{Select as _, VictimPolicy, Victims};
 use crate::geometry::{Layout, LogicalPage, PhysicalPage, UnitId};
 use crate::mapping::{Mapping, NOWHERE};
 use crate::medium::{Cause, Medium};

@@ -11,8 +11,10 @@ use flashwright_ssd::{
 };
 use proptest::prelude::*;
 
-const POLICIES: [VictimPolicy; 4] =
-    [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo, VictimPolicy::DChoices(3)];
+/// All policies, and a further number of draws.
+fn policies() -> Vec<VictimPolicy> {
+    VictimPolicy::ALL.iter().copied().chain([VictimPolicy::DChoices(3)]).collect()
+}
 
 fn isolations() -> [Isolation; 5] {
     use HandleKind::{InitiallyIsolated, PersistentlyIsolated};
@@ -122,14 +124,14 @@ proptest! {
     #[test]
     fn random_operations_keep_all_invariants(
         steps in prop::collection::vec(step(), 1..150),
-        policy in 0..POLICIES.len(),
+        policy in prop::sample::select(policies()),
         isolation in 0..5_usize,
         groups in 1_u16..3,
         levelling in prop_oneof![Just(Levelling::Off), Just(Levelling::Dynamic), Just(Levelling::Static { behind: 2 })],
     ) {
         let layout = shape(isolations()[isolation].clone(), groups, 8).layout().unwrap();
         let mut twin = vec![false; layout.shape().logical_pages as usize];
-        let mut ftl = Ftl::new(layout, Upkeep { victims: POLICIES[policy], levelling, seed: 1 });
+        let mut ftl = Ftl::new(layout, Upkeep { victims: policy, levelling, seed: 1 });
         let mut cells = Cells { unit_pages: 8, programmed: BTreeMap::new(), programs: 0, erases: 0 };
         for step in &steps {
             apply(&mut ftl, &mut cells, &mut twin, step);
@@ -150,7 +152,7 @@ proptest! {
 /// A drive in the steady state, for every policy and isolation.
 #[test]
 fn full_drive_accepts_overwrites_under_every_policy() {
-    for policy in POLICIES {
+    for policy in policies() {
         for isolation in isolations() {
             for groups in [1, 2, 3] {
                 let layout = shape(isolation.clone(), groups, 8).layout().unwrap();
@@ -190,7 +192,7 @@ fn random_victims_find_the_only_unit_with_dead_pages() {
 /// page.
 #[test]
 fn group_without_dead_pages_is_not_collected() {
-    for victims in POLICIES {
+    for victims in policies() {
         let layout = shape(Isolation::CONVENTIONAL, 2, 8).layout().unwrap();
         let pages = layout.shape().logical_pages;
         let mut ftl = Ftl::new(layout, Upkeep { victims, ..Upkeep::default() });

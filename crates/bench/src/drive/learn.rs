@@ -86,10 +86,6 @@ pub enum LearnError {
     Interrupted,
 }
 
-/// Policies that a fit tries by default.
-pub const POLICIES: [VictimPolicy; 4] =
-    [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo, VictimPolicy::DChoices(2)];
-
 /// Range of over-provisioning that a fit searches.
 const LEAST_OP: f64 = 0.02;
 const MOST_OP: f64 = 0.6;
@@ -387,7 +383,7 @@ mod tests {
         let log = DriveLog::parse("host_bytes,media_bytes\n0,0\n9999999999,9999999999\n", None).unwrap();
         let observed = [Observed { name: "log".into(), log, file }];
         let base = Card::load("test").unwrap();
-        let settings = Settings { base: &base, policies: &POLICIES, seed: 1 };
+        let settings = Settings { base: &base, policies: VictimPolicy::ALL, seed: 1 };
         let error = learn(&observed, &settings, &Stop::default(), &Progress::new(true)).err().unwrap();
         assert!(error.to_string().contains("the logs show no relocation"), "{error}");
     }

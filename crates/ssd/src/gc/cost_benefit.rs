@@ -12,6 +12,8 @@
 //!
 //! Ages change with every write, so units are compared when a victim is chosen, that is, once per unit written.
 
+use super::{Select, Setup};
+
 const ABSENT: u32 = u32::MAX;
 
 pub(crate) struct CostBenefit {
@@ -22,24 +24,34 @@ pub(crate) struct CostBenefit {
 }
 
 impl CostBenefit {
-    pub(super) fn new(units: u32, unit_pages: u32) -> Self {
-        let units = units as usize;
+    pub(super) fn new(setup: &Setup) -> Self {
+        let units = setup.units as usize;
+        let unit_pages = setup.unit_pages;
         Self { live: vec![ABSENT; units].into(), closed_at: vec![0; units].into(), unit_pages }
     }
 
-    pub(super) fn close(&mut self, unit: u32, live: u32, now: u64) {
+    fn worth(&self, unit: usize, live: u32, now: u64) -> f64 {
+        let u = f64::from(live) / f64::from(self.unit_pages);
+        // A unit that closed during the current page has age 1; with age 0 the value of all new units would be 0.
+        let age = (now - self.closed_at[unit] + 1) as f64;
+        age * (1.0 - u) / (2.0 * u)
+    }
+}
+
+impl Select for CostBenefit {
+    fn close(&mut self, unit: u32, live: u32, now: u64) {
         self.closed_at[unit as usize] = now;
         self.live[unit as usize] = live;
     }
 
     #[inline]
-    pub(super) fn invalidate(&mut self, unit: u32, live: u32) {
+    fn invalidate(&mut self, unit: u32, live: u32) {
         self.live[unit as usize] = live;
     }
 
     /// The unit with the highest value; among equals the first. A unit without live pages costs nothing and precedes
     /// all others.
-    pub(super) fn choose(&self, now: u64) -> Option<u32> {
+    fn choose(&mut self, now: u64) -> Option<u32> {
         let closed = self.live.iter().enumerate().filter(|(_, live)| **live != ABSENT);
         let mut best = None;
         for (unit, &live) in closed {
@@ -54,19 +66,17 @@ impl CostBenefit {
         best.map(|(_, unit)| unit)
     }
 
-    fn worth(&self, unit: usize, live: u32, now: u64) -> f64 {
-        let u = f64::from(live) / f64::from(self.unit_pages);
-        // A unit that closed during the current page has age 1; with age 0 the value of all new units would be 0.
-        let age = (now - self.closed_at[unit] + 1) as f64;
-        age * (1.0 - u) / (2.0 * u)
-    }
-
-    pub(super) fn remove(&mut self, unit: u32) {
+    fn remove(&mut self, unit: u32) {
         self.live[unit as usize] = ABSENT;
     }
 
-    pub(super) fn recorded_live(&self, unit: u32) -> Option<u32> {
-        Some(self.live[unit as usize]).filter(|live| *live != ABSENT)
+    fn recorded_live(&self, unit: u32) -> Option<Option<u32>> {
+        Some(self.live[unit as usize]).filter(|live| *live != ABSENT).map(Some)
+    }
+
+    /// A unit without dead pages has the value 0, and any other more.
+    fn spares_full_units(&self) -> bool {
+        true
     }
 }
 
@@ -74,9 +84,13 @@ impl CostBenefit {
 mod tests {
     use super::*;
 
+    fn setup(units: u32) -> Setup {
+        Setup { units, unit_pages: 10, seed: 1 }
+    }
+
     #[test]
     fn old_unit_is_chosen_before_an_emptier_young_one() {
-        let mut benefit = CostBenefit::new(3, 10);
+        let mut benefit = CostBenefit::new(&setup(3));
         benefit.close(0, 10, 0);
         benefit.close(1, 10, 90);
         benefit.invalidate(0, 6); // at 100: age 101 × 0.4 / 1.2 = 33.7
@@ -91,7 +105,7 @@ mod tests {
         benefit.remove(1);
         assert_eq!(
             (benefit.choose(1_000), benefit.recorded_live(1), benefit.recorded_live(0)),
-            (Some(0), None, Some(6))
+            (Some(0), None, Some(Some(6)))
         );
         benefit.remove(0);
         assert_eq!(benefit.choose(1_000), None);
@@ -101,7 +115,7 @@ mod tests {
     /// that it loses.
     #[test]
     fn invalidating_a_page_does_not_change_the_age() {
-        let mut benefit = CostBenefit::new(2, 10);
+        let mut benefit = CostBenefit::new(&setup(2));
         benefit.close(0, 10, 0);
         benefit.close(1, 10, 50);
         benefit.invalidate(1, 5);

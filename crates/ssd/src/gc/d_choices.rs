@@ -7,6 +7,8 @@
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::{Select, Setup};
+
 const ABSENT: u32 = u32::MAX;
 
 pub(crate) struct DChoices {
@@ -19,25 +21,27 @@ pub(crate) struct DChoices {
 }
 
 impl DChoices {
-    pub(super) fn new(choices: u8, units: u32, seed: u64) -> Self {
-        let position = vec![ABSENT; units as usize].into();
-        let live = vec![0; units as usize].into();
-        Self { choices, closed: Vec::new(), position, live, random: SmallRng::seed_from_u64(seed) }
+    pub(super) fn new(choices: u8, setup: &Setup) -> Self {
+        let units = setup.units as usize;
+        let (position, live) = (vec![ABSENT; units].into(), vec![0; units].into());
+        Self { choices, closed: Vec::new(), position, live, random: SmallRng::seed_from_u64(setup.seed) }
     }
+}
 
-    pub(super) fn close(&mut self, unit: u32, live: u32) {
+impl Select for DChoices {
+    fn close(&mut self, unit: u32, live: u32, _now: u64) {
         self.position[unit as usize] = self.closed.len() as u32;
         self.live[unit as usize] = live;
         self.closed.push(unit);
     }
 
     #[inline]
-    pub(super) fn invalidate(&mut self, unit: u32, live: u32) {
+    fn invalidate(&mut self, unit: u32, live: u32) {
         self.live[unit as usize] = live;
     }
 
     /// Draws with replacement, as in the paper.
-    pub(super) fn choose(&mut self) -> Option<u32> {
+    fn choose(&mut self, _now: u64) -> Option<u32> {
         if self.closed.is_empty() {
             return None;
         }
@@ -45,7 +49,7 @@ impl DChoices {
         drawn.min_by_key(|&unit| self.live[unit as usize])
     }
 
-    pub(super) fn remove(&mut self, unit: u32) {
+    fn remove(&mut self, unit: u32) {
         let at = std::mem::replace(&mut self.position[unit as usize], ABSENT);
         self.closed.swap_remove(at as usize);
         if let Some(&moved) = self.closed.get(at as usize) {
@@ -53,7 +57,7 @@ impl DChoices {
         }
     }
 
-    pub(super) fn recorded_live(&self, unit: u32) -> Option<u32> {
-        (self.position[unit as usize] != ABSENT).then(|| self.live[unit as usize])
+    fn recorded_live(&self, unit: u32) -> Option<Option<u32>> {
+        (self.position[unit as usize] != ABSENT).then(|| Some(self.live[unit as usize]))
     }
 }

@@ -6,26 +6,37 @@
 
 use std::collections::VecDeque;
 
+use super::{Select, Setup};
+
 #[derive(Default)]
 pub(crate) struct Fifo {
     closed: VecDeque<u32>,
 }
 
 impl Fifo {
-    pub(super) fn close(&mut self, unit: u32) {
+    pub(super) fn new(_: &Setup) -> Self {
+        Self::default()
+    }
+}
+
+impl Select for Fifo {
+    fn close(&mut self, unit: u32, _live: u32, _now: u64) {
         self.closed.push_back(unit);
     }
 
-    pub(super) fn choose(&self) -> Option<u32> {
+    #[inline]
+    fn invalidate(&mut self, _unit: u32, _live: u32) {}
+
+    fn choose(&mut self, _now: u64) -> Option<u32> {
         self.closed.front().copied()
     }
 
-    pub(super) fn remove(&mut self, unit: u32) {
+    fn remove(&mut self, unit: u32) {
         let at = self.closed.iter().position(|&closed| closed == unit);
         self.closed.remove(at.expect("only closed units are removed"));
     }
 
-    pub(super) fn holds(&self, unit: u32) -> bool {
-        self.closed.contains(&unit)
+    fn recorded_live(&self, unit: u32) -> Option<Option<u32>> {
+        self.closed.contains(&unit).then_some(None)
     }
 }

@@ -6,32 +6,39 @@
 //! beside a ring 2 % cheaper. Choosing and updating take constant time.
 
 use super::buckets::Buckets;
+use super::{Select, Setup};
 
 pub(crate) struct Greedy(Buckets);
 
 impl Greedy {
-    pub(super) fn new(units: u32, unit_pages: u32) -> Self {
-        Self(Buckets::new(units, unit_pages))
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self(Buckets::new(setup.units, setup.unit_pages))
     }
+}
 
-    pub(super) fn close(&mut self, unit: u32, live: u32) {
+impl Select for Greedy {
+    fn close(&mut self, unit: u32, live: u32, _now: u64) {
         self.0.insert(unit, live);
     }
 
     #[inline]
-    pub(super) fn invalidate(&mut self, unit: u32, live: u32) {
+    fn invalidate(&mut self, unit: u32, live: u32) {
         self.0.update(unit, live);
     }
 
-    pub(super) fn choose(&mut self) -> Option<u32> {
+    fn choose(&mut self, _now: u64) -> Option<u32> {
         self.0.emptiest()
     }
 
-    pub(super) fn remove(&mut self, unit: u32) {
+    fn remove(&mut self, unit: u32) {
         self.0.remove(unit);
     }
 
-    pub(super) fn recorded_live(&self, unit: u32) -> Option<u32> {
-        self.0.live(unit)
+    fn recorded_live(&self, unit: u32) -> Option<Option<u32>> {
+        self.0.live(unit).map(Some)
+    }
+
+    fn spares_full_units(&self) -> bool {
+        true
     }
 }

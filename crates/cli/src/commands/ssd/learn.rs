@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::drive::learn::{Fit, Observed, POLICIES, Settings, learn};
+use bench::drive::learn::{Fit, Observed, Settings, learn};
 use bench::drive::log::DriveLog;
 use bench::jobs::mixed::Mixed;
 use bench::jobs::{self, JobFile};
 use bench::study::Progress;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use ssd::Card;
+use ssd::{Card, VictimPolicy};
 
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, names_of, write_file};
@@ -85,7 +85,7 @@ fn found(arguments: &Arguments) -> Result<Finding, String> {
     let observed = observed(arguments)?;
     let stop = arguments.common.new_stop();
     arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let settings = Settings { base: &base, policies: &POLICIES, seed: arguments.common.seed() };
+    let settings = Settings { base: &base, policies: VictimPolicy::ALL, seed: arguments.common.seed() };
     let progress = Progress::new(arguments.common.quiet);
     let mut fit = learn(&observed, &settings, &stop, &progress).map_err(|error| error.to_string())?;
     if let Some(name) = arguments.out.as_deref().and_then(Path::file_stem) {

@@ -35,9 +35,7 @@ pub struct Arguments {
     /// Over-provisioning, (P - S) / S, instead of the card's; the raw capacity stays
     #[arg(long, help_heading = DRIVE, value_name = "SHARE", value_parser = quantity::share)]
     op: Option<f64>,
-    /// Victim policy of garbage collection: greedy, cost-benefit, fifo, or d-choices:D, the emptiest of D units drawn at random;
-    /// d-choices is d-choices:2 [default: the card's, otherwise greedy]
-    #[arg(long, help_heading = DRIVE, value_name = "POLICY", value_parser = |text: &str| text.parse::<VictimPolicy>())]
+    #[arg(long, help = gc_help(), help_heading = DRIVE, value_name = "POLICY", value_parser = |text: &str| text.parse::<VictimPolicy>())]
     gc: Option<VictimPolicy>,
     /// Pages per reclaim unit, instead of the card's; the number of units stays
     #[arg(long, help_heading = DRIVE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "scale")]
@@ -122,6 +120,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => (Value::Null, Err(error)),
     };
     arguments.common.conclude("ssd run", &config, found)
+}
+
+fn gc_help() -> String {
+    format!(
+        "Victim policy of garbage collection: {}. d-choices:D takes the emptiest of D units drawn at random, d-choices is d-choices:2 \
+         [default: the card's, otherwise greedy]",
+        VictimPolicy::NAMES.join(", ")
+    )
 }
 
 fn prepare(arguments: &Arguments) -> Result<(Card, Shape), String> {
