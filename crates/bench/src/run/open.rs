@@ -510,7 +510,7 @@ pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     };
     let mut config = ReplayConfig::new(plan.files.clone(), format);
     config.columns = columns;
-    config.time_units_per_second = plan.time_units_per_second.unwrap_or(format.time_units_per_second);
+    config.time_units_per_second = plan.time_units_per_second.unwrap_or(format.time_units_per_second());
     config.is_time_unit_given = plan.time_units_per_second.is_some();
     config.cut = plan.cut;
     config.amplify = Amplify {

@@ -319,7 +319,7 @@ fn formats() -> Finding {
         json!({
             "name": format.name,
             "about": format.about,
-            "page_bytes": format.page_bytes,
+            "page_bytes": format.page_bytes(),
             "detectable": format.is_detectable(),
         })
     };

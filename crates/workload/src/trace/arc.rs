@@ -6,7 +6,7 @@
 //! block has is not message: 512 bytes in the traces of workstations (P1 to P14), 4096 in OLTP.
 
 use super::columns::{RowError, words};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::head::Head;
 use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
@@ -15,8 +15,8 @@ pub(super) static FORMAT: Format = Format {
     name: "arc",
     about: "ARC's lists of block ranges: start count ignored number",
     extensions: &["lis"],
-    page_bytes: Some(4096),
-    time_units_per_second: 1,
+    pages: Pages::Of(4096),
+    time_units: TimeUnits::Fixed(1),
     files: FileOrder::InTurn,
     plausible,
     reader,

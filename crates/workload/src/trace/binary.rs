@@ -19,7 +19,7 @@ use std::io::{self, BufRead, Read as _};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::RowError;
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::framing::Framing;
 use super::rows::{ReaderOptions, RowReader, Rows};
 
@@ -34,8 +34,8 @@ pub(super) static FORMAT: Format = Format {
     name: "binary",
     about: "flashwright's own: all columns of a row, in blocks with checksums",
     extensions: &["fwt"],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Fixed(1),
     files: FileOrder::InTurn,
     plausible: |head| head.bytes.starts_with(&MAGIC),
     reader,

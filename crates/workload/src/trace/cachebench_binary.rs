@@ -13,7 +13,7 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::columns::RowError;
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::framing::Framing;
 use super::head::Head;
 use super::rows::{ReaderOptions, Row, RowReader, Rows};
@@ -23,8 +23,8 @@ pub(super) static FORMAT: Format = Format {
     name: "cachebench-binary",
     about: "CacheBench's binary key-value traces, without timestamps",
     extensions: &[],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Fixed(1),
     files: FileOrder::InTurn,
     plausible,
     reader,

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{RowError, nanoseconds, number};
 use super::cut::{Cut, Items, Shape, Span};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::head::Head;
 use super::rows::{Extent, MAX_OBJECT_BYTES};
 use super::rows::{ReaderOptions, Row, Rows};
@@ -34,8 +34,8 @@ pub(super) static FORMAT: Format = Format {
     name: "cdn",
     about: "Meta's CDN CSV (cdn/202303, cdn/202504)",
     extensions: &[],
-    page_bytes: None,
-    time_units_per_second: 1000,
+    pages: Pages::IfSet,
+    time_units: TimeUnits::Default(1000),
     files: FileOrder::InTurn,
     plausible,
     reader: reader::<Cdn, { NAMES.len() }>,

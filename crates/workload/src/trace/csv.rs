@@ -18,7 +18,7 @@
 //! separator inside quotes is part of the field. The name of the time column can end in its unit, as in `time_ms`.
 
 use super::columns::{RowError, bare, column_words, duplicates, number};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -41,8 +41,8 @@ pub(super) static FORMAT: Format = Format {
     name: "csv",
     about: "any table whose header names key and size; of others, the columns: csv:time,key,-,size or csv:key=3,size=bytes",
     extensions: &[],
-    page_bytes: Some(4096),
-    time_units_per_second: 1,
+    pages: Pages::Of(4096),
+    time_units: TimeUnits::Default(1),
     files: FileOrder::InTurn,
     plausible: |head| head.table().is_some_and(|table| table.is_identified()),
     reader,

@@ -78,9 +78,9 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
             None
         }
     };
-    let mut candidates: Vec<_> = FORMATS.into_iter().filter_map(&mut reads).collect();
+    let mut candidates: Vec<_> = FORMATS.iter().copied().filter_map(&mut reads).collect();
     if candidates.is_empty() && complaint.is_none() {
-        let reads = FORMATS.into_iter().filter(|format| is_clean(format, head));
+        let reads = FORMATS.iter().copied().filter(|format| is_clean(format, head));
         candidates = reads.map(|format| (format, true)).collect();
     }
     // A format that reads the rows explains the header better.
@@ -167,7 +167,7 @@ pub(super) fn other_than(expected: &'static Format, path: &Path, head: &Head<'_>
 
 /// The detectable formats, or the others, for a message.
 fn names(detectable: bool) -> String {
-    let names = FORMATS.into_iter().filter(|format| format.is_detectable() == detectable);
+    let names = FORMATS.iter().copied().filter(|format| format.is_detectable() == detectable);
     names.map(|format| format.name).collect::<Vec<_>>().join(", ")
 }
 
@@ -229,9 +229,9 @@ fn tried(format: &Format, head: &Head<'_>, is_lenient: bool) -> Result<Trial, Ro
         return Ok(Trial::default());
     }
     let options = ReaderOptions {
-        time_units_per_second: format.time_units_per_second,
+        time_units_per_second: format.time_units_per_second(),
         is_time_unit_given: false,
-        page_bytes: format.page_bytes,
+        page_bytes: format.page_bytes(),
         cut: Cut::Pages,
         events: events_in(format, head),
     };

@@ -11,16 +11,35 @@ pub struct Format {
     pub about: &'static str,
     /// Endings of its file names, before that of a compression.
     pub extensions: &'static [&'static str],
-    /// Default page size: the size of objects if the format records none, and the unit into which byte ranges are divided. `None` if the
-    /// format records object sizes, or if its ranges are objects.
-    pub page_bytes: Option<u64>,
-    /// Time units per second, by default.
-    pub time_units_per_second: u64,
+    /// Use of a page size: the size of objects if the format records none, and the unit into which byte ranges are divided.
+    pub(super) pages: Pages,
+    /// The unit of its timestamps.
+    pub(super) time_units: TimeUnits,
     /// The relation of several files.
     pub(super) files: FileOrder,
     /// Whether a file that the reader can parse is in this format beyond chance.
     pub(super) plausible: fn(&Head<'_>) -> bool,
     pub(super) reader: fn(&ReaderOptions) -> Box<dyn RowReader>,
+}
+
+/// The use of a page size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pages {
+    /// Has no effect: the format records object sizes.
+    Never,
+    /// Divides ranges, which are objects without a page size.
+    IfSet,
+    /// Always used, this one by default.
+    Of(u64),
+}
+
+/// Time units per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TimeUnits {
+    /// Part of the format.
+    Fixed(u64),
+    /// Left open by the format, so that users can set it.
+    Default(u64),
 }
 
 /// The relation of several files of one format.
@@ -33,26 +52,21 @@ pub(super) enum FileOrder {
 }
 
 impl Format {
-    /// Whether a page size has an effect: as an object size or as the unit of ranges. Ranges can be objects unless a page size is set.
-    pub(super) fn has_pages(&self) -> bool {
-        self.page_bytes.is_some() || ["cdn", "vscsi"].contains(&self.name)
+    /// The page size, unless another is set.
+    #[must_use]
+    pub fn page_bytes(&self) -> Option<u64> {
+        match self.pages {
+            Pages::Never | Pages::IfSet => None,
+            Pages::Of(bytes) => Some(bytes),
+        }
     }
 
-    /// Whether the format leaves its time unit open, so that it can be configured.
-    pub(in super::super) fn has_time_units(&self) -> bool {
-        const OPEN: [&str; 10] = [
-            "cdn",
-            "csv",
-            "ibm-cos",
-            "kvcache",
-            "mooncake",
-            "parquet",
-            "plain",
-            "storage",
-            "twitter",
-            "webcachesim",
-        ];
-        OPEN.contains(&self.name)
+    /// Time units per second, unless others are set.
+    #[must_use]
+    pub fn time_units_per_second(&self) -> u64 {
+        match self.time_units {
+            TimeUnits::Fixed(units) | TimeUnits::Default(units) => units,
+        }
     }
 }
 

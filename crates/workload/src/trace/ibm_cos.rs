@@ -6,7 +6,7 @@
 
 use super::columns::{RowError, nanoseconds, number};
 use super::csv::{operation, optional_size};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -14,8 +14,8 @@ pub(super) static FORMAT: Format = Format {
     name: "ibm-cos",
     about: "IBM's object storage traces: time REST.operation.OBJECT object size first last",
     extensions: &[],
-    page_bytes: None,
-    time_units_per_second: 1000,
+    pages: Pages::Never,
+    time_units: TimeUnits::Default(1000),
     files: FileOrder::InTurn,
     plausible: |head| {
         let reads = |line| Reader { units: 1000 }.read(line, &mut Rows::detecting()).is_ok();

@@ -17,7 +17,7 @@
 
 use super::columns::{RowError, is_unknown_size, lossy, nanoseconds, number};
 use super::csv::optional_operation;
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{ReaderOptions, Row, Rows};
 use super::table::{Order, Table, reader};
 use crate::RequestKind;
@@ -38,8 +38,8 @@ pub(super) static FORMAT: Format = Format {
     name: "kvcache",
     about: "CacheBench key-value CSV (202206, 202401)",
     extensions: &[],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Default(1),
     files: FileOrder::InTurn,
     // A time column with another name would be ignored here. Plain traces have `ts`; any other table is `csv`.
     plausible: |head| head.header_names("op_time") || !head.header_names_time(),

@@ -13,7 +13,7 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::columns::RowError;
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::framing::Framing;
 use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
@@ -22,8 +22,8 @@ pub(super) static FORMAT: Format = Format {
     name: "lcs",
     about: "libCacheSim's binary traces with a header, versions 1 to 8",
     extensions: &["lcs"],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Fixed(1),
     files: FileOrder::InTurn,
     plausible: |head| head.bytes.starts_with(&MAGIC),
     reader: |_: &ReaderOptions| Box::new(Reader::default()),

@@ -3,7 +3,7 @@
 //! A line with `*` is a marker for plots and is skipped. There are no timestamps and no sizes.
 
 use super::columns::{RowError, whole_number};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -11,8 +11,8 @@ pub(super) static FORMAT: Format = Format {
     name: "lirs",
     about: "LIRS's lists: one block number per line, * marks",
     extensions: &["trc"],
-    page_bytes: Some(4096),
-    time_units_per_second: 1,
+    pages: Pages::Of(4096),
+    time_units: TimeUnits::Fixed(1),
     files: FileOrder::InTurn,
     plausible: |_| true,
     reader,

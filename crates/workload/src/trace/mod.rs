@@ -70,7 +70,7 @@ pub use format::Format;
 use records::Records;
 
 /// The readable formats.
-pub static FORMATS: [&Format; 36] = [
+pub static FORMATS: &[&Format] = &[
     &plain::FORMAT,
     &kv::FORMAT,
     &cdn::FORMAT,
@@ -113,7 +113,7 @@ impl Format {
     /// The format called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        FORMATS.into_iter().find(|format| format.name == name)
+        FORMATS.iter().copied().find(|format| format.name == name)
     }
 
     /// The format called `name`, and the columns that can follow a [table](CsvColumns)'s name, as in `csv:time,key,-,size`.
@@ -156,6 +156,6 @@ impl Format {
     /// The names of all formats, for a message.
     #[must_use]
     pub fn names() -> String {
-        FORMATS.map(|format| format.name).join(", ")
+        FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")
     }
 }

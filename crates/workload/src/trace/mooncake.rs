@@ -6,7 +6,7 @@
 use memchr::memmem;
 
 use super::columns::{RowError, lossy, nanoseconds, whole_number};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -14,8 +14,8 @@ pub(super) static FORMAT: Format = Format {
     name: "mooncake",
     about: "Mooncake's JSON lines: timestamp and hash_ids of prefix blocks",
     extensions: &["jsonl"],
-    page_bytes: Some(512 << 10),
-    time_units_per_second: 1000,
+    pages: Pages::Of(512 << 10),
+    time_units: TimeUnits::Default(1000),
     files: FileOrder::InTurn,
     plausible: |head| head.first_line().is_some_and(|line| line.starts_with(b"{")),
     reader,

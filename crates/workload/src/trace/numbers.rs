@@ -1,7 +1,7 @@
 //! Binary numbers, one object each: the format of some traces for Caffeine's simulator. It cannot be detected, so it must be named.
 
 use super::columns::RowError;
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::framing::Framing;
 use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
@@ -23,8 +23,8 @@ const fn format(
         name,
         about,
         extensions: &[],
-        page_bytes: Some(1024),
-        time_units_per_second: 1,
+        pages: Pages::Of(1024),
+        time_units: TimeUnits::Fixed(1),
         files: FileOrder::InTurn,
         plausible: |_| false,
         reader,

@@ -12,7 +12,7 @@
 //! requests are gets: the format has no operations.
 
 use super::columns::RowError;
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::framing::Framing;
 use super::head::Head;
 use super::rows::{Object, ReaderOptions, Row, RowReader, Rows};
@@ -22,8 +22,8 @@ pub(super) static FORMAT: Format = Format {
     name: "oracle-general",
     about: "libCacheSim's binary records of 24 bytes",
     extensions: &["oraclegeneral", "oraclegeneral.bin"],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Fixed(1),
     files: FileOrder::InTurn,
     plausible,
     reader,

@@ -4,7 +4,7 @@
 //! are those of other tables, and every format with a header accepts a Parquet file too. Nested columns are left out.
 
 use super::csv::{self, FORMAT as CSV};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, TimeUnits};
 
 mod read;
 mod value;
@@ -20,8 +20,8 @@ pub(super) static FORMAT: Format = Format {
     name: "parquet",
     about: "Parquet files whose columns name key and size; of others, the columns: parquet:key=object,size=bytes",
     extensions: &["parquet"],
-    page_bytes: CSV.page_bytes,
-    time_units_per_second: 1,
+    pages: CSV.pages,
+    time_units: TimeUnits::Default(1),
     files: FileOrder::InTurn,
     plausible: |head| head.ends_like(&FORMAT) && (CSV.plausible)(head),
     reader: csv::reader,

@@ -6,7 +6,7 @@
 
 use super::columns::{RowError, lossy, number};
 use super::csv::{optional_operation, optional_size, time_or_date};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{ReaderOptions, Row, Rows};
 use super::table::{Order, Table, reader};
 use crate::RequestKind;
@@ -23,8 +23,8 @@ pub(super) static FORMAT: Format = Format {
     name: "plain",
     about: "CSV with the header ts,key,op,size",
     extensions: &[],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Default(1),
     files: FileOrder::InTurn,
     // Without `ts` the file is also a CacheBench trace, and repeat counts would be lost here.
     plausible: |head| {

@@ -108,7 +108,7 @@ impl ReplayConfig {
         let mut reader = (self.format.reader)(&ReaderOptions {
             time_units_per_second: self.time_units_per_second.max(1),
             is_time_unit_given: self.is_time_unit_given,
-            page_bytes: self.format.page_bytes,
+            page_bytes: self.format.page_bytes(),
             cut: self.cut,
             events,
         });

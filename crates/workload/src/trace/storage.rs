@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{RowError, lossy, nanoseconds, number};
 use super::cut::{Cut, chunks};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{Extent, MAX_IO_BYTES, numbered};
 use super::rows::{ReaderOptions, Row, Rows};
 use super::table::{Order, Table, reader};
@@ -26,8 +26,8 @@ pub(super) static FORMAT: Format = Format {
     name: "storage",
     about: "Meta's block storage CSV (Tectonic, storage/202312)",
     extensions: &[],
-    page_bytes: Some(128 << 10),
-    time_units_per_second: 1,
+    pages: Pages::Of(128 << 10),
+    time_units: TimeUnits::Default(1),
     files: FileOrder::InTurn,
     plausible: |head| head.header_names("block_id"),
     reader: reader::<Storage, { NAMES.len() }>,

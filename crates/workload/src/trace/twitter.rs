@@ -4,7 +4,7 @@
 //! that the request sets none. Keys can contain commas. The size of an object is key plus value, as in the paper. The client is the tenant.
 
 use super::columns::{RowError, bare, lossy, number};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -12,8 +12,8 @@ pub(super) static FORMAT: Format = Format {
     name: "twitter",
     about: "Twitter's cache-trace CSV: time,key,key size,value size,client,operation,TTL",
     extensions: &["sort"],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Default(1),
     files: FileOrder::InTurn,
     plausible: |_| true,
     reader: |options: &ReaderOptions| Box::new(Reader { units_per_second: options.time_units_per_second }),

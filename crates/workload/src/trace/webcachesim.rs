@@ -2,7 +2,7 @@
 
 use super::columns::{RowError, nanoseconds, number, seconds, whole_number, words};
 use super::csv::Header;
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::head::Head;
 use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
@@ -11,8 +11,8 @@ pub(super) static FORMAT: Format = Format {
     name: "webcachesim",
     about: "text: time id size, separated by spaces",
     extensions: &["tr"],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Default(1),
     files: FileOrder::InTurn,
     plausible: |head| {
         head.ends_like(&FORMAT)

@@ -11,7 +11,7 @@
 use super::calendar::log_time_ns;
 use super::columns::{RowError, lossy, seconds, words};
 use super::csv::{operation, optional_size};
-use super::format::{FileOrder, Format};
+use super::format::{FileOrder, Format, Pages, TimeUnits};
 use super::rows::{ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -19,8 +19,8 @@ pub(super) static SQUID: Format = Format {
     name: "squid",
     about: "Squid's native access log",
     extensions: &[],
-    page_bytes: None,
-    time_units_per_second: 1,
+    pages: Pages::Never,
+    time_units: TimeUnits::Fixed(1),
     files: FileOrder::InTurn,
     plausible: |head| head.first_line().is_some_and(|line| Squid.read(line, &mut Rows::default()).is_ok()),
     reader: |_: &ReaderOptions| Box::new(Squid),

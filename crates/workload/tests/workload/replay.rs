@@ -402,7 +402,7 @@ fn dropping_unused_sources_ends_a_skipping_parser() {
 
 #[test]
 fn format_is_found_by_name() {
-    for format in &FORMATS {
+    for format in FORMATS {
         assert_eq!(Format::named(format.name).unwrap().about, format.about);
     }
     assert!(Format::named("kvcash").is_none());

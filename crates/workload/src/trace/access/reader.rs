@@ -14,7 +14,7 @@ use crate::trace::cut::Cut;
 use crate::trace::detect::{check_further, detect_files, note_of_bare_numbers};
 use crate::trace::error::TraceError;
 use crate::trace::files::TraceFiles;
-use crate::trace::format::Format;
+use crate::trace::format::{Format, Pages, TimeUnits};
 use crate::trace::lines::RecordKind;
 use crate::trace::records::Records;
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, Rows, Unreadable, numbered};
@@ -68,14 +68,14 @@ impl Reader {
             .try_for_each(|path| check_further(path, detected))?;
         let format = format.or(detected).expect("the format is named or detected");
         let page_bytes = match options.page {
-            None => format.page_bytes,
+            None => format.page_bytes(),
             Some(PageSize::Bytes(bytes)) => Some(bytes.max(1)),
             Some(PageSize::Whole) => None,
         };
-        if options.time_units_per_second.is_some() && !format.has_time_units() {
+        if options.time_units_per_second.is_some() && matches!(format.time_units, TimeUnits::Fixed(_)) {
             return Err(TraceError::FixedTimeUnits { format: format.name });
         }
-        let units = options.time_units_per_second.unwrap_or(format.time_units_per_second).max(1);
+        let units = options.time_units_per_second.unwrap_or(format.time_units_per_second()).max(1);
         let make = |events| {
             let cut = Cut::Pages;
             let is_time_unit_given = options.time_units_per_second.is_some();
@@ -101,7 +101,7 @@ impl Reader {
         };
         let files = TraceFiles::open(format, paths, Some(records), options.events, None, &make)?;
         let mut messages = Vec::new();
-        if options.page.is_some() && !format.has_pages() {
+        if options.page.is_some() && format.pages == Pages::Never {
             messages.push(format!(
                 "a page size has no effect: `{}` traces have no byte ranges, and record the size of every object",
                 format.name

@@ -53,7 +53,7 @@ enum Decoder {
 }
 
 /// The readable formats. The first whose `matches_head` accepts a file is used.
-pub static BLOCK_FORMATS: [BlockFormat; 14] = [
+pub static BLOCK_FORMATS: &[BlockFormat] = &[
     BlockFormat {
         name: "blktrace",
         about: "binary blktrace, version 7, of either byte order",

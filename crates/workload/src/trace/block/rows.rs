@@ -14,8 +14,7 @@ use super::{Device, Event, Events, Found, LineDecoder, RecordDecoder, RowProblem
 use crate::RequestKind;
 use crate::block::BlockKind;
 use crate::trace::columns::RowError;
-use crate::trace::format::FileOrder;
-use crate::trace::format::Format;
+use crate::trace::format::{FileOrder, Format, Pages, TimeUnits};
 use crate::trace::framing::Framing;
 use crate::trace::head::Head;
 use crate::trace::rows::{Extent, ReaderOptions, Row, RowReader, Rows};
@@ -32,8 +31,8 @@ const fn format(
         name,
         about,
         extensions: &[],
-        page_bytes: Some(PAGE_BYTES),
-        time_units_per_second: 1_000_000_000,
+        pages: Pages::Of(PAGE_BYTES),
+        time_units: TimeUnits::Fixed(1_000_000_000),
         files: FileOrder::ByTime,
         plausible,
         reader,
@@ -90,7 +89,7 @@ pub(in crate::trace) static SPC: Format = Format {
 /// A request is one object, identified by its start, unless pages are requested, as in the published miss ratios for such traces.
 pub(in crate::trace) static VSCSI: Format = Format {
     extensions: &["vscsi", "vscsi1", "vscsi2", "vscsitrace"],
-    page_bytes: None,
+    pages: Pages::IfSet,
     ..format(
         "vscsi",
         "VMware's binary block traces (CloudPhysics), versions 1 and 2",
