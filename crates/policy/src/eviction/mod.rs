@@ -117,14 +117,13 @@ pub enum Kind {
 
 const FOUR: NonZeroU8 = NonZeroU8::new(4).expect("not zero");
 
-/// Accepted names of the kinds; the first name of a kind is the one printed. Case, `-` and `_` are ignored.
-const NAMES: &[(&str, Kind)] = &[
+/// The kinds and their names, as printed. Case, `-` and `_` are ignored.
+const KINDS: &[(&str, Kind)] = &[
     ("fifo", Kind::Fifo),
     ("lru", Kind::Lru),
     ("exact-lru", Kind::ExactLru),
     ("lru2q", Kind::Lru2q),
     ("slru-4", Kind::Slru(FOUR)),
-    ("slru", Kind::Slru(FOUR)),
     ("tinylfu", Kind::TinyLfu),
     ("wtinylfu", Kind::WTinyLfu),
     ("s3fifo", Kind::S3Fifo),
@@ -145,6 +144,11 @@ const NAMES: &[(&str, Kind)] = &[
     ("cacheus", Kind::Cacheus),
     ("merlin", Kind::Merlin),
     ("s4fifo-s20-g300-k25-p1-r0", Kind::S4Fifo(S4FifoSettings::USUAL)),
+];
+
+/// Further accepted names.
+const ALIASES: &[(&str, Kind)] = &[
+    ("slru", Kind::Slru(FOUR)),
     // Names in CacheBench's configs; "5B" means pointers of five bytes, which do not matter here.
     ("LRU5B", Kind::Lru),
     ("LRU5B2Q", Kind::Lru2q),
@@ -152,37 +156,19 @@ const NAMES: &[(&str, Kind)] = &[
 
 impl Kind {
     /// One of each, segmented LRU with four segments, S4-FIFO with its usual settings.
-    pub const ALL: [Self; 25] = [
-        Self::Fifo,
-        Self::Lru,
-        Self::ExactLru,
-        Self::Lru2q,
-        Self::Slru(FOUR),
-        Self::TinyLfu,
-        Self::WTinyLfu,
-        Self::S3Fifo,
-        Self::Sieve,
-        Self::Gdsf,
-        Self::LfuDa,
-        Self::Lfu,
-        Self::Clock,
-        Self::Arc,
-        Self::TwoQ,
-        Self::Lirs,
-        Self::Random,
-        Self::LruK,
-        Self::LeCaR,
-        Self::Lhd,
-        Self::Hyperbolic,
-        Self::Qdlp,
-        Self::Cacheus,
-        Self::Merlin,
-        Self::S4Fifo(S4FifoSettings::USUAL),
-    ];
+    pub const ALL: [Self; KINDS.len()] = {
+        let mut all = [Self::Fifo; KINDS.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = KINDS[at].1;
+            at += 1;
+        }
+        all
+    };
 
     /// The names of all policies, for help texts.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.iter().map(|&(name, _)| name)
+        KINDS.iter().chain(ALIASES).map(|&(name, _)| name)
     }
 }
 
@@ -191,10 +177,11 @@ impl FromStr for Kind {
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         let name_plain = plain(name);
-        let known = NAMES.iter().find(|(known, _)| plain(known) == name_plain).map(|&(_, kind)| kind);
+        let known = KINDS.iter().chain(ALIASES).find(|(known, _)| plain(known) == name_plain);
         let segmented = || name_plain.strip_prefix("slru")?.parse().ok().map(Self::Slru);
         let tuned = || S4FifoSettings::parse(name_plain.strip_prefix("s4fifo")?).map(Self::S4Fifo);
         known
+            .map(|&(_, kind)| kind)
             .or_else(segmented)
             .or_else(tuned)
             .ok_or_else(|| UnknownName::new("eviction policy", name, Self::names()))
@@ -209,7 +196,7 @@ impl fmt::Display for Kind {
         if let Self::S4Fifo(settings) = self {
             return write!(out, "s4fifo-{settings}");
         }
-        let (name, _) = NAMES.iter().find(|(_, kind)| kind == self).expect("every other kind has a name");
+        let (name, _) = KINDS.iter().find(|(_, kind)| kind == self).expect("every other kind has a name");
         out.write_str(name)
     }
 }
@@ -265,33 +252,58 @@ const SEED: u64 = 1;
 /// If an LRU-2Q's hot and cold percentages are more than 100 together.
 #[must_use]
 pub fn build(config: &EvictionConfig, capacity_weight: u64) -> Box<dyn Eviction> {
+    struct Boxed;
+    impl Use for Boxed {
+        type Output = Box<dyn Eviction>;
+
+        fn with(self, policy: impl Eviction + 'static) -> Self::Output {
+            Box::new(policy)
+        }
+    }
+    build_for(config, capacity_weight, SEED, Boxed)
+}
+
+/// A use of a policy, compiled for each type of policy.
+pub(crate) trait Use {
+    type Output;
+
+    fn with(self, policy: impl Eviction + 'static) -> Self::Output;
+}
+
+/// Builds a policy by the rules of its paper, for `user`.
+pub(crate) fn build_for<U: Use>(
+    config: &EvictionConfig,
+    capacity_weight: u64,
+    seed: u64,
+    user: U,
+) -> U::Output {
     let &EvictionConfig { refresh, insertion_point, hot_percent, cold_percent, .. } = config;
     match config.kind {
-        Kind::Fifo => Box::new(Fifo::new()),
-        Kind::Lru => Box::new(Lru::new(LruConfig { refresh, insertion_point })),
-        Kind::ExactLru => Box::new(Lru::exact()),
-        Kind::Lru2q => Box::new(Lru2q::new(Lru2qConfig { refresh, hot_percent, cold_percent })),
-        Kind::Slru(segments) => Box::new(Slru::new(segments.get(), capacity_weight)),
-        Kind::TinyLfu => Box::new(TinyLfu::new(refresh)),
-        Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_weight)),
-        Kind::S3Fifo => Box::new(S3Fifo::new(capacity_weight)),
-        Kind::Sieve => Box::new(Sieve::new()),
-        Kind::Gdsf => Box::new(Gdsf::new(gdsf::Cost::Equal)),
-        Kind::LfuDa => Box::new(Gdsf::new(gdsf::Cost::Size)),
-        Kind::Lfu => Box::new(Gdsf::lfu()),
-        Kind::Clock => Box::new(Clock::new()),
-        Kind::Arc => Box::new(AdaptiveReplacement::new(capacity_weight, ArcRules::Paper)),
-        Kind::Lirs => Box::new(Lirs::new(capacity_weight)),
-        Kind::TwoQ => Box::new(TwoQ::new(capacity_weight, TwoQRules::Paper)),
-        Kind::Random => Box::new(Random::new(SEED)),
-        Kind::LruK => Box::new(LruK::new()),
-        Kind::LeCaR => Box::new(LeCaR::new(capacity_weight, SEED)),
-        Kind::Lhd => Box::new(Lhd::new(capacity_weight, SEED)),
-        Kind::Hyperbolic => Box::new(Hyperbolic::new(SEED)),
-        Kind::Qdlp => Box::new(Qdlp::new(capacity_weight)),
-        Kind::Cacheus => Box::new(Cacheus::new(capacity_weight, SEED)),
-        Kind::Merlin => Box::new(Merlin::new(capacity_weight)),
-        Kind::S4Fifo(settings) => Box::new(S4Fifo::new(capacity_weight, settings)),
+        Kind::Fifo => user.with(Fifo::new()),
+        Kind::Lru => user.with(Lru::new(LruConfig { refresh, insertion_point })),
+        Kind::ExactLru => user.with(Lru::exact()),
+        Kind::Lru2q => user.with(Lru2q::new(Lru2qConfig { refresh, hot_percent, cold_percent })),
+        Kind::Slru(segments) => user.with(Slru::new(segments.get(), capacity_weight)),
+        Kind::TinyLfu => user.with(TinyLfu::new(refresh)),
+        Kind::WTinyLfu => user.with(WTinyLfu::new(capacity_weight)),
+        Kind::S3Fifo => user.with(S3Fifo::new(capacity_weight)),
+        Kind::Sieve => user.with(Sieve::new()),
+        Kind::Gdsf => user.with(Gdsf::new(gdsf::Cost::Equal)),
+        Kind::LfuDa => user.with(Gdsf::new(gdsf::Cost::Size)),
+        Kind::Lfu => user.with(Gdsf::lfu()),
+        Kind::Clock => user.with(Clock::new()),
+        Kind::Arc => user.with(AdaptiveReplacement::new(capacity_weight, ArcRules::Paper)),
+        Kind::Lirs => user.with(Lirs::new(capacity_weight)),
+        Kind::TwoQ => user.with(TwoQ::new(capacity_weight, TwoQRules::Paper)),
+        Kind::Random => user.with(Random::new(seed)),
+        Kind::LruK => user.with(LruK::new()),
+        Kind::LeCaR => user.with(LeCaR::new(capacity_weight, seed)),
+        Kind::Lhd => user.with(Lhd::new(capacity_weight, seed)),
+        Kind::Hyperbolic => user.with(Hyperbolic::new(seed)),
+        Kind::Qdlp => user.with(Qdlp::new(capacity_weight)),
+        Kind::Cacheus => user.with(Cacheus::new(capacity_weight, seed)),
+        Kind::Merlin => user.with(Merlin::new(capacity_weight)),
+        Kind::S4Fifo(settings) => user.with(S4Fifo::new(capacity_weight, settings)),
     }
 }
 
@@ -301,7 +313,7 @@ mod tests {
 
     #[test]
     fn names_parse_in_every_spelling() {
-        for (name, kind) in NAMES {
+        for (name, kind) in KINDS.iter().chain(ALIASES) {
             assert_eq!(name.to_uppercase().replace('-', "_").parse(), Ok(*kind), "{name}");
         }
         for kind in Kind::ALL {
@@ -332,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn name_table_has_every_kind_and_no_other() {
-        for kind in Kind::ALL {
-            assert!(NAMES.iter().any(|&(_, named)| named == kind), "{kind}");
+    fn name_tables_have_each_kind_once_and_aliases_of_it() {
+        for (at, kind) in Kind::ALL.iter().enumerate() {
+            assert!(!Kind::ALL[..at].contains(kind), "{kind} is twice in the table");
         }
-        assert!(NAMES.iter().all(|(_, kind)| Kind::ALL.contains(kind)));
+        assert!(ALIASES.iter().all(|(_, kind)| Kind::ALL.contains(kind)));
     }
 
     #[test]

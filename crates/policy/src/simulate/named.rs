@@ -1,11 +1,12 @@
 //! The policies that simulations accept by name, each compiled with the simulation loop.
 
 use super::{Rules, SimulatedAdmission, Simulation, Simulator, SizeOnHit};
+use crate::Eviction;
 use crate::eviction::gdsf::Cost;
 use crate::eviction::{
-    AdaptiveReplacement, ArcRules, Cacheus, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Hyperbolic,
-    Kind, LeCaR, Lhd, Lirs, Lru, Lru2q, Lru2qConfig, LruConfig, LruK, Merlin, Qdlp, Random, Refresh, S3Fifo,
-    S3FifoRules, S4Fifo, Sieve, Slru, SlruRules, TinyLfu, TwoQ, TwoQRules, WTinyLfu,
+    AdaptiveReplacement, ArcRules, Clairvoyant, ClairvoyantSized, EvictionConfig, Gdsf, Kind, Merlin, Qdlp,
+    Refresh, S3Fifo, S3FifoRules, S4Fifo, Slru, SlruRules, TinyLfu, TwoQ, TwoQRules, Use, WTinyLfu,
+    build_for,
 };
 
 /// The implementation whose rules apply where simulators differ.
@@ -102,7 +103,6 @@ impl Policy {
     #[must_use]
     pub fn simulator(self, capacity_weight: u64, settings: &Settings) -> Box<dyn Simulator> {
         let Settings { rule_book, refresh_seconds, seed, .. } = *settings;
-        let is_reference = rule_book == RuleBook::Reference;
         let weight_at_most = match settings.any_weight {
             true => u64::from(TOO_HEAVY) - 1,
             false => self.weight_at_most(capacity_weight, settings),
@@ -122,61 +122,56 @@ impl Policy {
                 return Box::new(simulation.with_rules(Rules { only_reused: true, ..rules }));
             }
         };
-        macro_rules! simulate {
-            ($policy:expr) => {
-                Box::new(Simulation::new($policy, capacity_weight).with_rules(rules))
-            };
-            ($policy:expr, $rules:expr) => {
-                Box::new(Simulation::new($policy, capacity_weight).with_rules($rules))
-            };
-        }
-        match kind {
-            Kind::Fifo => simulate!(Fifo::new()),
-            Kind::Lru => simulate!(Lru::new(LruConfig { refresh, insertion_point: 0 })),
-            Kind::ExactLru => simulate!(Lru::exact()),
-            Kind::Lru2q => simulate!(Lru2q::new(Lru2qConfig { refresh, ..Lru2qConfig::default() })),
-            Kind::Slru(segments) if is_reference => {
-                simulate!(Slru::with_rules(segments.get(), capacity_weight, SlruRules::Reference))
+        let simulated = Simulated { capacity_weight, rules };
+        let ghost_only = |weight: u64| Rules {
+            ghost_only_weight: Some(weight).filter(|weight| *weight > 0 && !settings.any_weight),
+            ..rules
+        };
+        match (kind, rule_book) {
+            (Kind::Slru(segments), RuleBook::Reference) => {
+                simulated.with(Slru::with_rules(segments.get(), capacity_weight, SlruRules::Reference))
             }
-            Kind::Slru(segments) => simulate!(Slru::new(segments.get(), capacity_weight)),
-            Kind::TinyLfu => simulate!(TinyLfu::new(refresh)),
-            Kind::WTinyLfu => simulate!(WTinyLfu::new(capacity_weight)),
-            Kind::S3Fifo if is_reference => {
-                let tenth = Some(capacity_weight / 10).filter(|tenth| *tenth > 0 && !settings.any_weight);
-                let rules = Rules { ghost_only_weight: tenth, ..rules };
-                simulate!(S3Fifo::with_rules(capacity_weight, S3FifoRules::Reference), rules)
+            (Kind::S3Fifo, RuleBook::Reference) => {
+                let policy = S3Fifo::with_rules(capacity_weight, S3FifoRules::Reference);
+                simulated.by(ghost_only(capacity_weight / 10)).with(policy)
             }
-            Kind::S3Fifo => simulate!(S3Fifo::new(capacity_weight)),
-            Kind::Sieve => simulate!(Sieve::new()),
-            Kind::Gdsf => {
-                simulate!(Gdsf::new(Cost::Equal), Rules { candidate_first: is_reference, ..rules })
+            (Kind::S4Fifo(s4), RuleBook::Reference) => {
+                let small_weight = S4Fifo::small_weight(capacity_weight, s4);
+                simulated.by(ghost_only(small_weight)).with(S4Fifo::new(capacity_weight, s4))
             }
-            Kind::LfuDa => simulate!(Gdsf::new(Cost::Size)),
-            Kind::Lfu => simulate!(Gdsf::lfu()),
-            Kind::Clock => simulate!(Clock::new()),
-            Kind::Arc => {
-                let rules = if is_reference { ArcRules::Reference } else { ArcRules::Paper };
-                simulate!(AdaptiveReplacement::new(capacity_weight, rules))
+            (Kind::Gdsf, RuleBook::Reference) => {
+                simulated.by(Rules { candidate_first: true, ..rules }).with(Gdsf::new(Cost::Equal))
             }
-            Kind::Lirs => simulate!(Lirs::new(capacity_weight)),
-            Kind::Random => simulate!(Random::new(seed)),
-            Kind::LruK => simulate!(LruK::new()),
-            Kind::LeCaR => simulate!(LeCaR::new(capacity_weight, seed)),
-            Kind::Lhd => simulate!(Lhd::new(capacity_weight, seed)),
-            Kind::Hyperbolic => simulate!(Hyperbolic::new(seed)),
-            Kind::Qdlp => simulate!(Qdlp::new(capacity_weight)),
-            Kind::Cacheus => simulate!(Cacheus::new(capacity_weight, seed)),
-            Kind::Merlin => simulate!(Merlin::new(capacity_weight)),
-            Kind::S4Fifo(s4) => {
-                let small = S4Fifo::small_weight(capacity_weight, s4);
-                let ghost_only =
-                    Some(small).filter(|small| *small > 0 && is_reference && !settings.any_weight);
-                simulate!(S4Fifo::new(capacity_weight, s4), Rules { ghost_only_weight: ghost_only, ..rules })
+            (Kind::Arc, RuleBook::Reference) => {
+                simulated.with(AdaptiveReplacement::new(capacity_weight, ArcRules::Reference))
             }
-            Kind::TwoQ => {
-                let rules = if is_reference { TwoQRules::Reference } else { TwoQRules::Paper };
-                simulate!(TwoQ::new(capacity_weight, rules))
+            (Kind::TwoQ, RuleBook::Reference) => {
+                simulated.with(TwoQ::new(capacity_weight, TwoQRules::Reference))
+            }
+            (kind, _) => {
+                let config = EvictionConfig { refresh, ..EvictionConfig::new(kind) };
+                build_for(&config, capacity_weight, seed, simulated)
             }
         }
+    }
+}
+
+/// Compiles the simulation loop for a policy.
+struct Simulated {
+    capacity_weight: u64,
+    rules: Rules,
+}
+
+impl Simulated {
+    fn by(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+}
+
+impl Use for Simulated {
+    type Output = Box<dyn Simulator>;
+
+    fn with(self, policy: impl Eviction + 'static) -> Self::Output {
+        Box::new(Simulation::new(policy, self.capacity_weight).with_rules(self.rules))
     }
 }
