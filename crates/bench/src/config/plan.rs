@@ -416,7 +416,7 @@ impl FeatureSource {
 }
 
 /// How the requests are made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunSettings {
     /// Threads.
     pub threads: usize,
@@ -494,9 +494,10 @@ pub struct LimitsPlan {
 }
 
 /// Arrival of requests.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum ArrivalsPlan {
     /// Closed loop: each thread sends its next request when the previous one is answered.
+    #[default]
     Closed,
     /// Open loop: at even intervals.
     Uniform {

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test creates the reports it needs")]
 
 use cache::stats::{ClassStats, FlashStats, PoolStats};
-use flashwright_bench::config::plan::{ArrivalsPlan, LimitsPlan, RunSettings, WarmupPlan};
+use flashwright_bench::config::plan::RunSettings;
 use flashwright_bench::report::RunReport;
 use flashwright_bench::report::series::Series;
 use flashwright_bench::run::InstanceReport;
@@ -14,23 +14,10 @@ use flashwright_bench::run::target::{FlashDevice, Snapshot};
 pub fn settings() -> RunSettings {
     RunSettings {
         threads: 32,
-        tasks: false,
         ops_per_thread: 100_000,
-        delay: None,
-        arrivals: ArrivalsPlan::Closed,
-        rate: None,
-        warmup: WarmupPlan::default(),
-        limits: LimitsPlan::default(),
-        lookaside: false,
-        only_set_if_miss: false,
-        touch_value: false,
         populate: true,
-        check_consistency: false,
         max_inconsistencies: 50,
-        zeros_percent: 0,
-        repeated_percent: 0,
-        sweeps: None,
-        print_flash_counters: false,
+        ..RunSettings::default()
     }
 }
 
