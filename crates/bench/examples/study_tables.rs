@@ -3,14 +3,15 @@
 //!     cargo run --release -p flashwright -- study --all --json studies.json
 //!     cargo run --release -p flashwright-bench --example study_tables -- studies.json docs/study-results.md
 //!
-//! The rows of each study in the result replace those in the document. Rows of other studies and the text stay. A study with
-//! at least two values that are published or have an accepted range is listed without its other values.
+//! The rows of each study in the result replace those in the document; the rows of a new study follow those of the study before it. Rows of
+//! other studies and the text stay. A study with at least two values that are published or have an accepted range is listed without its
+//! other values.
 #![allow(clippy::print_stdout, reason = "an example reports on standard output")]
 
 use std::error::Error;
 use std::fs;
 
-use flashwright_bench::study::{Point, table_row};
+use flashwright_bench::study::{Point, STUDIES, table_row};
 use serde_json::Value;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -29,8 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut text = fs::read_to_string(document)?;
     for study in &studies {
         let name = study["study"].as_str().ok_or_else(|| format!("{result}: a study without a name"))?;
-        text = with_rows(&text, name, &rows(name, study))
-            .ok_or_else(|| format!("{document}: no row of {name}"))?;
+        text = with_rows(&text, name, &rows(name, study)).ok_or_else(|| {
+            format!("{document}: no row of {name} and of the study before it: add a heading and a table")
+        })?;
         println!("{name}");
     }
     fs::write(document, text)?;
@@ -51,20 +53,20 @@ fn rows(name: &str, study: &Value) -> String {
     all.iter().filter(|point| !has_comparison || is_compared(point)).map(|it| table_row(name, it)).collect()
 }
 
-/// The document with the rows of one study replaced, at the place of its first row; `None` if it has none.
+/// The document with the rows of one study replaced, or added after those of the study before it in [`STUDIES`]; `None` if neither has
+/// rows.
 fn with_rows(text: &str, study: &str, rows: &str) -> Option<String> {
-    let start = format!("| {study} |");
     // Rows of values have five columns.
-    let is_row = |line: &&str| line.starts_with(&start) && line.matches('|').count() == 6;
-    let at = text.split_inclusive('\n').position(|line| is_row(&line))?;
-    let mut out = String::new();
-    for (number, line) in text.split_inclusive('\n').enumerate() {
-        if number == at {
-            out += rows;
-        }
-        if !is_row(&line) {
-            out += line;
-        }
-    }
-    Some(out)
+    let is_row_of =
+        |line: &str, name: &str| line.starts_with(&format!("| {name} |")) && line.matches('|').count() == 6;
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let own = lines.iter().position(|line| is_row_of(line, study));
+    let at = own.or_else(|| {
+        let number = STUDIES.iter().position(|known| known.name == study)?;
+        let before = STUDIES[number.checked_sub(1)?].name;
+        Some(lines.iter().rposition(|line| is_row_of(line, before))? + 1)
+    })?;
+    let kept =
+        |lines: &[&str]| -> String { lines.iter().filter(|line| !is_row_of(line, study)).copied().collect() };
+    Some(kept(&lines[..at]) + rows + &kept(&lines[at..]))
 }

@@ -43,6 +43,18 @@ pub struct Study {
 }
 
 impl Study {
+    const fn with_trace(self) -> Self {
+        Self { takes_trace: true, ..self }
+    }
+
+    const fn with_scale(self) -> Self {
+        Self { takes_scale: true, ..self }
+    }
+
+    const fn with_logs(self) -> Self {
+        Self { needs_logs: true, ..self }
+    }
+
     /// Runs the study, on the runner's trace if it has one. Published values and accepted ranges apply to the generated
     /// workload, so they are removed for a trace.
     ///
@@ -151,231 +163,90 @@ pub const REPORTED_ONLY: &str = "reported only";
 /// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013; `small-objects`, several papers; `warp`,
 /// "Characterizing and Emulating FDP SSDs with WARP", FAST '26.
 pub const STUDIES: &[Study] = &[
-    Study {
-        name: "fdp-fig5",
-        title: "Write amplification over time, key-value cache on half of the drive",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: utilisation::fig5,
-    },
-    Study {
-        name: "fdp-fig6",
-        title: "Write amplification, hit ratio and tails over utilisation, key-value cache",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: utilisation::fig6,
-    },
-    Study {
-        name: "fdp-fig7",
-        title: "Write amplification, Twitter's cluster 12",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: utilisation::fig7,
-    },
-    Study {
-        name: "fdp-fig8",
-        title: "Write amplification, sets only",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: utilisation::fig8,
-    },
-    Study {
-        name: "fdp-fig9",
-        title: "Write amplification over the small-object cache's share",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: soc_size::fig9,
-    },
-    Study {
-        name: "fdp-fig10",
-        title: "Carbon and collection events",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: carbon::fig10,
-    },
-    Study {
-        name: "fdp-fig11",
-        title: "Two caches on one drive",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: tenants::fig11,
-    },
-    Study {
-        name: "fdp-fig12",
-        title: "Theorem 1 against measurement",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: soc_size::fig12,
-    },
-    Study {
-        name: "fdp-fig13",
-        title: "Write amplification and tails over utilisation, sets only",
-        takes_trace: false,
-        takes_scale: true,
-        needs_logs: false,
-        run: utilisation::fig13,
-    },
-    Study {
-        name: "fdp-plateau",
-        title: "Write amplification without placement before and after the first wrap of the regions",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: ring::plateau,
-    },
-    Study {
-        name: "fdp-shares",
-        title: "Write amplification over the small-object cache's share, with the bucket writes of real caches",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: ring::shares,
-    },
-    Study {
-        name: "fdp-table2",
-        title: "Carbon with less DRAM",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: carbon::table2,
-    },
-    Study {
-        name: "cdn-fig1",
-        title: "Hit ratio against write amplification of McDipper, BlockCache and RIPQ",
-        takes_trace: true,
-        takes_scale: false,
-        needs_logs: false,
-        run: cdn::fig1,
-    },
-    Study {
-        name: "cdn-fig2",
-        title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
-        takes_trace: true,
-        takes_scale: false,
-        needs_logs: false,
-        run: cdn::sizes::fig2,
-    },
-    Study {
-        name: "cdn-insertion-points",
-        title: "Photo CDN: RIPQ's hit ratio over its insertion points",
-        takes_trace: true,
-        takes_scale: false,
-        needs_logs: false,
-        run: cdn::sizes::insertion_points,
-    },
-    Study {
-        name: "cdn-fig8",
-        title: "BlockCache to RIPQ: hit ratio and backend reads",
-        takes_trace: true,
-        takes_scale: false,
-        needs_logs: false,
-        run: cdn::fig8,
-    },
-    Study {
-        name: "cdn-fig9",
-        title: "Write amplification of the drive: McDipper, BlockCache, RIPQ",
-        takes_trace: true,
-        takes_scale: false,
-        needs_logs: false,
-        run: cdn::fig9,
-    },
-    Study {
-        name: "cdn-fig10",
-        title: "95th percentile of hits, with the refinements and without",
-        takes_trace: true,
-        takes_scale: false,
-        needs_logs: false,
-        run: cdn::fig10,
-    },
-    Study {
-        name: "cdn-fdp",
-        title: "RIPQ's insertion points with placement handles",
-        takes_trace: true,
-        takes_scale: false,
-        needs_logs: false,
-        run: cdn::placement,
-    },
-    Study {
-        name: "flashcache-sets",
-        title: "Block cache: how evenly the disk's work spreads over sets",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: flashcache::sets::run,
-    },
-    Study {
-        name: "flashcache-midpoint",
-        title: "Block cache: hit rate over the insertion point",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: flashcache::midpoint::run,
-    },
-    Study {
-        name: "flashcache-dirty",
-        title: "Block cache: when dirty blocks are written back, and in what runs",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: flashcache::dirty::run,
-    },
-    Study {
-        name: "flashcache-scan",
-        title: "Block cache: hits after a full scan",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: flashcache::scan::run,
-    },
-    Study {
-        name: "flashcache-fairness",
-        title: "Block cache: a server that becomes busy gets its share",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: flashcache::fairness::run,
-    },
-    Study {
-        name: "flashcache-linkbench",
-        title: "Block cache: Flashcache 2 against Flashcache 3 under LinkBench",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: flashcache::linkbench::run,
-    },
-    Study {
-        name: "flashcache-v2-v3",
-        title: "Block cache: Flashcache 2 against Flashcache 3",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: false,
-        run: flashcache::v2_v3::run,
-    },
-    Study {
-        name: "small-objects",
-        title: "Small objects on flash: sets, Kangaroo, logs",
-        takes_trace: true,
-        takes_scale: false,
-        needs_logs: false,
-        run: small_objects::run,
-    },
-    Study {
-        name: "warp",
-        title: "Logs of real and emulated drives beside the model",
-        takes_trace: false,
-        takes_scale: false,
-        needs_logs: true,
-        run: warp::run,
-    },
+    study(
+        "fdp-fig5",
+        "Write amplification over time, key-value cache on half of the drive",
+        utilisation::fig5,
+    )
+    .with_scale(),
+    study(
+        "fdp-fig6",
+        "Write amplification, hit ratio and tails over utilisation, key-value cache",
+        utilisation::fig6,
+    )
+    .with_scale(),
+    study("fdp-fig7", "Write amplification, Twitter's cluster 12", utilisation::fig7).with_scale(),
+    study("fdp-fig8", "Write amplification, sets only", utilisation::fig8).with_scale(),
+    study("fdp-fig9", "Write amplification over the small-object cache's share", soc_size::fig9).with_scale(),
+    study("fdp-fig10", "Carbon and collection events", carbon::fig10).with_scale(),
+    study("fdp-fig11", "Two caches on one drive", tenants::fig11).with_scale(),
+    study("fdp-fig12", "Theorem 1 against measurement", soc_size::fig12).with_scale(),
+    study("fdp-fig13", "Write amplification and tails over utilisation, sets only", utilisation::fig13)
+        .with_scale(),
+    study(
+        "fdp-plateau",
+        "Write amplification without placement before and after the first wrap of the regions",
+        ring::plateau,
+    ),
+    study(
+        "fdp-shares",
+        "Write amplification over the small-object cache's share, with the bucket writes of real caches",
+        ring::shares,
+    ),
+    study("fdp-table2", "Carbon with less DRAM", carbon::table2),
+    study("cdn-fig1", "Hit ratio against write amplification of McDipper, BlockCache and RIPQ", cdn::fig1)
+        .with_trace(),
+    study(
+        "cdn-fig2",
+        "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
+        cdn::sizes::fig2,
+    )
+    .with_trace(),
+    study(
+        "cdn-insertion-points",
+        "Photo CDN: RIPQ's hit ratio over its insertion points",
+        cdn::sizes::insertion_points,
+    )
+    .with_trace(),
+    study("cdn-fig8", "BlockCache to RIPQ: hit ratio and backend reads", cdn::fig8).with_trace(),
+    study("cdn-fig9", "Write amplification of the drive: McDipper, BlockCache, RIPQ", cdn::fig9).with_trace(),
+    study("cdn-fig10", "95th percentile of hits, with the refinements and without", cdn::fig10).with_trace(),
+    study("cdn-fdp", "RIPQ's insertion points with placement handles", cdn::placement).with_trace(),
+    study(
+        "flashcache-sets",
+        "Block cache: how evenly the disk's work spreads over sets",
+        flashcache::sets::run,
+    ),
+    study("flashcache-midpoint", "Block cache: hit rate over the insertion point", flashcache::midpoint::run),
+    study(
+        "flashcache-dirty",
+        "Block cache: when dirty blocks are written back, and in what runs",
+        flashcache::dirty::run,
+    ),
+    study("flashcache-scan", "Block cache: hits after a full scan", flashcache::scan::run),
+    study(
+        "flashcache-fairness",
+        "Block cache: a server that becomes busy gets its share",
+        flashcache::fairness::run,
+    ),
+    study(
+        "flashcache-linkbench",
+        "Block cache: Flashcache 2 against Flashcache 3 under LinkBench",
+        flashcache::linkbench::run,
+    ),
+    study("flashcache-v2-v3", "Block cache: Flashcache 2 against Flashcache 3", flashcache::v2_v3::run),
+    study("small-objects", "Small objects on flash: sets, Kangaroo, logs", small_objects::run).with_trace(),
+    study("warp", "Logs of real and emulated drives beside the model", warp::run).with_logs(),
 ];
+
+/// A study that takes no trace, has sizes of its own and needs no logs.
+const fn study(
+    name: &'static str,
+    title: &'static str,
+    run: fn(&Runner) -> Result<Outcome, StudyError>,
+) -> Study {
+    Study { name, title, takes_trace: false, takes_scale: false, needs_logs: false, run }
+}
 
 #[cfg(test)]
 mod tests {
