@@ -22,7 +22,7 @@ pub mod status;
 mod sync;
 
 pub use daemon::{Daemon, Options, StatusReader, Stopped, identity_of};
-pub use front_end::Target;
+pub use front_end::{SERVER, Target};
 
 use std::fmt::Display;
 use std::io::Write as _;

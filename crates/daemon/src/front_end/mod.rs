@@ -13,9 +13,6 @@ use serde_json::Value;
 
 use crate::control;
 
-/// Heading of the access flags.
-pub const ACCESS: &str = "Access (at least one of --ublk, --fuse, --socket, --listen)";
-
 /// A requested front end.
 pub trait FrontEnd {
     /// Checks what can be checked before the cache is opened.
@@ -76,10 +73,16 @@ pub struct ServedDisk {
     pub identity: Result<u64, String>,
 }
 
-/// Declares the front ends: module, flags of `block serve`, and flags by which other commands find the server. The first requested front
-/// end determines the server's address and control socket.
+/// Group of the flags that select a server, which exclude each other.
+pub const SERVER: &str = "server";
+
+/// Declares the front ends: module, flags of `block serve` and those of them that request the front end, and flags in the group [`SERVER`] by
+/// which other commands find the server. The first requested front end determines the server's address and control socket.
 macro_rules! front_ends {
-    ($($module:ident: $flags:ident, $target:ident;)+) => {
+    ($($module:ident: $flags:ident $requesting:literal, $target:ident;)+) => {
+        /// Heading of the access flags.
+        pub const ACCESS: &str = concat!("Access (at least one of", $(" ", $requesting,)+ ")");
+
         /// Flags of `block serve` for all front ends.
         #[derive(Debug, Args)]
         pub struct FrontEndFlags {
@@ -109,7 +112,7 @@ macro_rules! front_ends {
         pub struct Target {
             $(#[command(flatten)] $module: $module::$target,)+
             /// The server's control socket, if it was given --control
-            #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen"])]
+            #[arg(long, value_name = "PATH", group = SERVER)]
             pub control: Option<PathBuf>,
         }
 
@@ -125,7 +128,7 @@ macro_rules! front_ends {
 }
 
 front_ends! {
-    nbd: NbdFlags, NbdTarget;
-    ublk: UblkFlags, UblkTarget;
-    fuse: FuseFlags, FuseTarget;
+    nbd: NbdFlags "--socket --listen", NbdTarget;
+    ublk: UblkFlags "--ublk", UblkTarget;
+    fuse: FuseFlags "--fuse", FuseTarget;
 }

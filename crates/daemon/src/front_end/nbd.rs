@@ -9,7 +9,7 @@ use block::nbd::{Address, Offered, Options, Server};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{ACCESS, FrontEnd, Monitor, ServedDisk, control};
+use super::{ACCESS, FrontEnd, Monitor, SERVER, ServedDisk, control};
 use crate::descriptors;
 
 /// Threads that a process is usually given leave some for others.
@@ -88,10 +88,10 @@ impl NbdFlags {
 #[derive(Debug, Args)]
 pub struct NbdTarget {
     /// The server's NBD socket
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", group = SERVER)]
     socket: Option<PathBuf>,
     /// The server's NBD TCP address
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket", value_parser = tcp_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", group = SERVER, value_parser = tcp_address)]
     listen: Option<SocketAddr>,
 }
 

@@ -6,7 +6,7 @@ use block::ublk::{self, Disk, Driver, Left, Options};
 use clap::Args;
 use serde_json::Value;
 
-use super::{ACCESS, FrontEnd, ServedDisk, control};
+use super::{ACCESS, FrontEnd, SERVER, ServedDisk, control};
 use crate::log_line;
 
 pub const USAGE: &str = "--ublk NUMBER (a block device)";
@@ -47,7 +47,7 @@ impl UblkFlags {
 #[derive(Debug, Args)]
 pub struct UblkTarget {
     /// The number of the server's ublk device, if it has no socket
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["socket", "listen", "control"])]
+    #[arg(long, value_name = "NUMBER", group = SERVER)]
     ublk: Option<u32>,
 }
 

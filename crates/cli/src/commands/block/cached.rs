@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use block::volume::Volume;
 use clap::Args;
-use daemon::Target;
 use daemon::control::{self};
 use daemon::devices::{Access, Devices, DiskOverrides, Opening};
 use daemon::status::figures;
+use daemon::{SERVER, Target};
 use device::event_loop::wait_for;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub struct Cached {
     #[command(flatten)]
     target: Target,
     /// Flash of a cache that is not being served
-    #[arg(long, value_name = "PATH", requires = "disk", conflicts_with_all = ["socket", "listen", "control", "ublk"])]
+    #[arg(long, value_name = "PATH", requires = "disk", conflicts_with = SERVER)]
     flash: Option<String>,
     /// Disk of that cache
     #[arg(long, value_name = "PATH", requires = "flash")]

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use block::volume::Volume;
 use clap::Args;
-use daemon::Target;
 use daemon::control::{self};
 use daemon::devices::{Access, Opening};
 use daemon::named::{files_of, os_identity};
 use daemon::status::{figures, prometheus};
+use daemon::{SERVER, Target};
 use device::event_loop::wait_for;
 use serde_json::{Value, json};
 
@@ -22,10 +22,10 @@ pub struct Arguments {
     #[command(flatten)]
     target: Target,
     /// Flash that is not being served: show its superblock
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen", "control", "ublk"])]
+    #[arg(long, value_name = "PATH", conflicts_with = SERVER)]
     flash: Option<String>,
     /// Disk that is not being served: show which cache it belongs to; with --flash, whether to that one
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen", "control", "ublk", "prometheus"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = [SERVER, "prometheus"])]
     disk: Option<String>,
     /// Print in Prometheus text format
     #[arg(long)]
