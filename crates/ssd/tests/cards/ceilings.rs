@@ -95,7 +95,8 @@ fn cards_reach_the_rates_of_their_data_sheets_within_15_percent() {
             write_ceiling,
         ));
     }
-    assert_eq!((count, deviations.join("\n")), (6, String::new()));
+    assert!(count >= 6, "{count} cards have ceilings");
+    assert!(deviations.is_empty(), "{}", deviations.join("\n"));
 }
 
 #[test]
