@@ -122,7 +122,7 @@ fn gate_device_conforms_when_open_and_when_its_requests_are_released() {
             device.close(kind);
         }
         let gate = Arc::clone(&device);
-        Subject { device, drive: Some(Box::new(move || while gate.let_pass() > 0 {})) }
+        Subject { device, drive: Some(Box::new(move || while gate.release_held() > 0 {})) }
     });
 }
 

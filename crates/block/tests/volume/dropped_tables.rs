@@ -70,7 +70,7 @@ impl Stage {
                     ended.unwrap();
                     return false;
                 }
-                Poll::Pending => assert_eq!(self.gate.let_pass(), 1),
+                Poll::Pending => assert_eq!(self.gate.release_held(), 1),
             }
         }
         poll().is_pending()

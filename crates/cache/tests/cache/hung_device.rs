@@ -213,7 +213,7 @@ fn key_removed_during_close_is_absent_after_reopen() {
             while gate.held() == 0 && !close.is_finished() {
                 std::thread::park_timeout(Duration::from_micros(100));
             }
-            gate.let_pass();
+            gate.release_held();
         }
         while gate.held() == 0 && !close.is_finished() {
             std::thread::park_timeout(Duration::from_micros(100));

@@ -136,7 +136,7 @@ fn open_async_does_not_block_the_thread_that_polls_it() {
         polls += 1;
         match open.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(cache) => break cache.expect("the cache opens"),
-            Poll::Pending => assert!(gate.let_pass() > 0, "the open waits for a read"),
+            Poll::Pending => assert!(gate.release_held() > 0, "the open waits for a read"),
         }
     };
     gate.open();

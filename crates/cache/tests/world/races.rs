@@ -59,7 +59,7 @@ fn read_that_spans_two_moves_to_flash_restores_no_old_value() {
         stage.gate.close(Read);
         let cache = Arc::clone(&stage.cache);
         let mut get = waiting(cache.get(TARGET));
-        stage.gate.let_others_pass();
+        stage.gate.stop_holding();
         stage.put(TARGET, &version(2, len));
         stage.evict_to_flash(len);
         stage.gate.open();
@@ -260,7 +260,7 @@ fn get_does_not_miss_an_item_that_an_earlier_get_is_promoting() {
         stage.put_extra(len);
     };
     let mut first = waiting(stage.cache.get(TARGET));
-    assert_eq!(stage.gate.let_pass(), 2, "the target, and the table of its region");
+    assert_eq!(stage.gate.release_held(), 2, "the target, and the table of its region");
     let (sender, receiver) = std::sync::mpsc::channel();
     *hook.action.lock() = Some(Box::new(move |cache| {
         assert_eq!(poll(&mut reclaim), Some(true), "flash evicts the item");
@@ -307,7 +307,7 @@ pub fn target_being_reclaimed(action: impl FnOnce(&Stage)) -> Stage {
         }
         stage.put_extra(len);
     };
-    assert_eq!(stage.gate.let_pass(), 1, "the region's table");
+    assert_eq!(stage.gate.release_held(), 1, "the region's table");
     assert!(poll(&mut step).is_none() && stage.gate.held() > 0, "its items");
     action(&stage);
     stage.gate.open();

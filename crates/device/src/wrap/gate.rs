@@ -9,11 +9,11 @@ use crate::{Completion, Device, Outcome, Request, RequestKind};
 /// Passes requests through, except for the kinds for which it is closed.
 ///
 /// A held read reads the medium at submission and completes later, which is the harder case for its caller; with
-/// [`looking_late`](Self::looking_late) it reads the medium on release. Held writes and trims take effect when they are released.
-/// [`execute`](Device::execute) bypasses the gate, because a test's own thread must not wait for itself.
+/// [`reading_on_release`](Self::reading_on_release) it reads the medium when it is released. Held writes and trims take effect when they
+/// are released. [`execute`](Device::execute) bypasses the gate, because a test's own thread must not wait for itself.
 pub struct GateDevice {
     inner: Arc<dyn Device>,
-    looks_late: bool,
+    reads_on_release: bool,
     state: Mutex<State>,
 }
 
@@ -31,12 +31,12 @@ enum Held {
 impl GateDevice {
     /// Wraps `inner` with an open gate.
     pub fn new(inner: Arc<dyn Device>) -> Self {
-        Self { inner, looks_late: false, state: Mutex::default() }
+        Self { inner, reads_on_release: false, state: Mutex::default() }
     }
 
-    /// A gate at which a held read sees the medium at its release.
-    pub fn looking_late(inner: Arc<dyn Device>) -> Self {
-        Self { looks_late: true, ..Self::new(inner) }
+    /// A gate whose held reads read the medium when they are released.
+    pub fn reading_on_release(inner: Arc<dyn Device>) -> Self {
+        Self { reads_on_release: true, ..Self::new(inner) }
     }
 
     /// Holds later requests of this kind.
@@ -46,17 +46,17 @@ impl GateDevice {
 
     /// Opens the gate for all kinds and releases held requests. Returns their number.
     pub fn open(&self) -> usize {
-        self.let_others_pass();
-        self.let_pass()
+        self.stop_holding();
+        self.release_held()
     }
 
     /// Passes later requests; those already held stay held.
-    pub fn let_others_pass(&self) {
+    pub fn stop_holding(&self) {
         self.state.lock().closed_for.clear();
     }
 
     /// Releases the held requests; later requests are held again. Returns their number.
-    pub fn let_pass(&self) -> usize {
+    pub fn release_held(&self) -> usize {
         let held = std::mem::take(&mut self.state.lock().held);
         let count = held.len();
         for (held, completion) in held {
@@ -84,7 +84,7 @@ impl Device for GateDevice {
             return self.inner.submit(request, completion);
         }
         let held = match request.kind() {
-            RequestKind::Read if !self.looks_late => Held::Answer(self.inner.execute(request)),
+            RequestKind::Read if !self.reads_on_release => Held::Answer(self.inner.execute(request)),
             _ => Held::Request(request),
         };
         state.held.push((held, completion));
@@ -132,11 +132,11 @@ mod tests {
         gate.close(RequestKind::Write);
         let first = <dyn Device>::start(&gate, write(1));
         assert_eq!(first_byte(gate.execute(read())), 0);
-        assert_eq!(gate.let_pass(), 1);
+        assert_eq!(gate.release_held(), 1);
         first.wait().unwrap();
         assert_eq!(first_byte(gate.execute(read())), 1);
         let second = <dyn Device>::start(&gate, write(2));
-        gate.let_others_pass();
+        gate.stop_holding();
         <dyn Device>::start(&gate, write(3)).wait().unwrap();
         assert_eq!((first_byte(gate.execute(read())), gate.open()), (3, 1));
         second.wait().unwrap();

@@ -44,14 +44,14 @@ impl Fixture {
     fn drop_step_during(&self, kind: RequestKind) -> usize {
         self.gate.close(kind);
         assert!(poll_once(pin!(self.store.step(Waiting::Task))).is_none(), "the step waits at the gate");
-        self.gate.let_others_pass();
+        self.gate.stop_holding();
         self.gate.held()
     }
 
     /// Fills every region again, then completes the requests in flight.
     fn complete_late(&self) {
         fill(&self.store, NEW_KEYS);
-        assert!(self.gate.let_pass() > 0);
+        assert!(self.gate.release_held() > 0);
         assert_all_found(&self.store, NEW_KEYS);
         fill(&self.store, NEW_KEYS);
         assert_all_found(&self.store, NEW_KEYS);
@@ -111,7 +111,7 @@ fn dropped_flush_ends_when_its_started_writes_end() {
     assert!(scene.drop_step_during(RequestKind::Write) > 1);
     let mut taken_up = pin!(scene.store.step(Waiting::Task));
     assert!(poll_once(taken_up.as_mut()).is_none(), "what was begun has not landed");
-    scene.gate.let_pass();
+    scene.gate.release_held();
     assert_eq!(poll_once(taken_up), Some(Progress::Flushed));
     fill(&scene.store, NEW_KEYS);
     assert_all_found(&scene.store, NEW_KEYS);
@@ -128,7 +128,7 @@ fn flush_of_dropped_steps_completes_and_writes_each_region_once() {
         scene.gate.close(RequestKind::Write);
         for _ in 0..10 {
             let _dropped = poll_once(pin!(scene.store.step(Waiting::Task)));
-            scene.gate.let_pass();
+            scene.gate.release_held();
         }
         let (seen, written) = (scene.store.stats(), scene.gate.counters());
         assert_eq!(seen.regions_flushed, 1, "{transfers_at_once} concurrent transfers");
@@ -154,7 +154,7 @@ fn drain_waits_for_writes_of_a_dropped_step() {
     scene.drop_step_during(RequestKind::Trim);
     let mut draining = pin!(scene.store.drain(Waiting::Task));
     assert!(poll_once(draining.as_mut()).is_none(), "the trim could land in the next store");
-    scene.gate.let_pass();
+    scene.gate.release_held();
     assert!(poll_once(draining).is_some());
 }
 
@@ -188,7 +188,7 @@ fn region_of_a_dropped_reclaim_is_reclaimed_later() {
         let held = scene.store.policy.lock().len();
         assert_eq!(scene.drop_step_during(RequestKind::Read), 1);
         assert_eq!(scene.store.policy.lock().len(), held);
-        scene.gate.let_pass();
+        scene.gate.release_held();
         fill(&scene.store, NEW_KEYS);
         assert_all_found(&scene.store, NEW_KEYS);
         scene.assert_all_regions_come_back();

@@ -34,7 +34,7 @@ fn fill(store: &RegionStore, keys: std::ops::Range<u64>) {
 #[test]
 fn read_during_a_rewrite_of_its_region_returns_no_wrong_value() {
     let memory = || Arc::new(MemoryDevice::new(small().capacity_bytes));
-    for gate in [GateDevice::new(memory()), GateDevice::looking_late(memory())] {
+    for gate in [GateDevice::new(memory()), GateDevice::reading_on_release(memory())] {
         let gate = Arc::new(gate);
         let store = open(Arc::clone(&gate) as Arc<dyn Device>, small());
         fill(&store, 0..100);
@@ -44,9 +44,9 @@ fn read_during_a_rewrite_of_its_region_returns_no_wrong_value() {
         let key = 5_u64.to_le_bytes();
         let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
         assert!(poll_once(read.as_mut()).is_none(), "the read waits at the gate");
-        gate.let_others_pass();
+        gate.stop_holding();
         fill(&store, 1000..2500);
-        assert_eq!(gate.let_pass(), 1);
+        assert_eq!(gate.release_held(), 1);
         assert!(matches!(poll_once(read.as_mut()), Some(Lookup::Miss)));
         let stats = store.stats();
         assert_eq!(stats.read_retries, 1);
@@ -67,13 +67,13 @@ fn read_during_the_reinsertion_of_its_item_finds_the_new_copy() {
     let key = 5_u64.to_le_bytes();
     let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
     assert!(poll_once(read.as_mut()).is_none());
-    gate.let_others_pass();
+    gate.stop_holding();
     let mut next = 1000;
     while store.stats().reinsertions < 20 {
         fill(&store, next..next + 10);
         next += 10;
     }
-    gate.let_pass();
+    gate.release_held();
     match poll_once(read.as_mut()) {
         Some(Lookup::Found(seen)) => assert_eq!(*seen, value(5, 0)),
         other => panic!("{other:?}"),
@@ -101,7 +101,7 @@ fn store_item_removed_during_its_reinsertion_stays_removed() {
     shut(&gate);
     let mut reclaim = pin!(store.step(Waiting::Task));
     assert!(poll_once(reclaim.as_mut()).is_none(), "the reclaim reads the table");
-    gate.let_pass();
+    gate.release_held();
     assert!(poll_once(reclaim.as_mut()).is_none(), "the reclaim reads the first item");
     assert!(forget(&store, 0));
     gate.open();
@@ -230,13 +230,13 @@ fn read_during_a_trim_of_its_region_is_a_miss() {
     let key = 5_u64.to_le_bytes();
     let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
     assert!(poll_once(read.as_mut()).is_none());
-    gate.let_others_pass();
+    gate.stop_holding();
     let mut next = 1000;
     while store.may_contain(KeyHash::of(&key)) {
         fill(&store, next..next + 1);
         next += 1;
     }
-    gate.let_pass();
+    gate.release_held();
     assert!(matches!(poll_once(read.as_mut()), Some(Lookup::Miss)));
     assert_eq!(store.stats().header_checksum_errors, 0);
 }

@@ -42,7 +42,7 @@ fn step_dropped_between_single_bucket_writes_leaves_the_rest_to_the_next_step() 
     for _ in 0..3 {
         let mut step = Box::pin(soc.step(Waiting::Task, NOW));
         assert!(poll(&mut step).is_none());
-        gate.let_pass();
+        gate.release_held();
         assert!(poll(&mut step).is_none());
     }
     gate.open();

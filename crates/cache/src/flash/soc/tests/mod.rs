@@ -367,11 +367,11 @@ fn step_dropped_during_its_write_leaves_the_write_to_the_next_step() {
     assert_eq!(get(&soc, "key-0").as_deref(), Some("left over"));
     put(&soc, "key-0", "newer");
     assert!(forget(&soc, "key-1"));
-    device.let_others_pass();
+    device.stop_holding();
     let mut step = Box::pin(soc.step(Waiting::Task, NOW));
     assert!(poll(&mut step).is_none());
     assert_eq!((device.held(), get(&soc, "key-0").as_deref()), (1, Some("newer")));
-    device.let_pass();
+    device.release_held();
     assert_eq!(poll(&mut step), Some(Progress { buckets: 2, entries: 4 }));
     assert_eq!((get(&soc, "key-0").as_deref(), get(&soc, "key-1")), (Some("newer"), None));
     assert_eq!((soc.pending_bytes(), soc.stats().lost_items, soc.stats().items), (0, 0, 1));
