@@ -54,7 +54,7 @@ pub fn check(data: &[u8]) {
     while served.server.counts().open > 0 {
         std::thread::yield_now();
     }
-    assert_eq!(served.server.counts().bytes_under_way, 0, "no request memory remains allocated");
+    assert_eq!(served.server.counts().bytes_in_flight, 0, "no request memory remains allocated");
 }
 
 /// Client flags, structured replies, and GO for the default export.

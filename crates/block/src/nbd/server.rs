@@ -161,7 +161,7 @@ pub struct ConnectionCounts {
     /// Closed because of a protocol violation, a time limit, or an error of the socket.
     pub dropped: u64,
     /// Request data in flight, in bytes.
-    pub bytes_under_way: u64,
+    pub bytes_in_flight: u64,
 }
 
 enum Listener {
@@ -226,7 +226,7 @@ impl Server {
             turned_away: counters.turned_away.load(Ordering::Relaxed),
             displaced: self.shared.slots.displaced(),
             dropped: counters.dropped.load(Ordering::Relaxed),
-            bytes_under_way: self.shared.budget.used_bytes() as u64,
+            bytes_in_flight: self.shared.budget.used_bytes() as u64,
         }
     }
 

@@ -65,12 +65,12 @@ fn client_that_does_not_read_replies_is_limited_to_its_own_budget() {
         let flood = request(READ, 0, 1, 0, 8 << 20).repeat(4096);
         while client.socket.write(&flood).is_ok() {}
     }
-    while served.server.counts().bytes_under_way < 32 << 20 {
+    while served.server.counts().bytes_in_flight < 32 << 20 {
         std::thread::yield_now();
     }
     for _ in 0..20 {
         assert_serves(&served);
-        let taken = served.server.counts().bytes_under_way;
+        let taken = served.server.counts().bytes_in_flight;
         assert!(taken <= TOTAL_BYTES as u64 + (128 << 10), "{taken} bytes in flight");
     }
 }
@@ -90,7 +90,7 @@ fn client_that_disconnects_within_a_reply_is_closed() {
         while served.server.counts().open > 0 {
             std::thread::yield_now();
         }
-        assert_eq!(served.server.counts().bytes_under_way, 0);
+        assert_eq!(served.server.counts().bytes_in_flight, 0);
         assert_serves(&served);
         served.server.stop();
         drop(client);
@@ -185,11 +185,11 @@ fn prefetches_and_zeroing_count_towards_the_memory_limit() {
             std::thread::yield_now();
         }
     }
-    let bytes_under_way = served.server.counts().bytes_under_way;
+    let bytes_in_flight = served.server.counts().bytes_in_flight;
     let held = std::mem::take(&mut *export.0.lock().unwrap());
     held.into_iter().for_each(|reply| reply.send(Ok(None)));
-    assert_eq!(bytes_under_way, (256 << 10) + 4096 + (256 << 10));
-    while served.server.counts().bytes_under_way > 0 {
+    assert_eq!(bytes_in_flight, (256 << 10) + 4096 + (256 << 10));
+    while served.server.counts().bytes_in_flight > 0 {
         std::thread::yield_now();
     }
 }

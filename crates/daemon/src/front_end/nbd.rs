@@ -172,7 +172,7 @@ impl Monitor for Server {
             "turned_away": counts.turned_away,
             "displaced": counts.displaced,
             "dropped": counts.dropped,
-            "bytes_under_way": counts.bytes_under_way,
+            "bytes_in_flight": counts.bytes_in_flight,
             "last_dropped": self.last_dropped(),
         });
     }

@@ -104,7 +104,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Counter,
         "Connections dropped for breaking the protocol, timing out or failing.",
     ),
-    ("/connections/bytes_under_way", Gauge, "Bytes of requests in flight."),
+    ("/connections/bytes_in_flight", Gauge, "Bytes of requests in flight."),
     (
         "/fuse/failed",
         Gauge,
