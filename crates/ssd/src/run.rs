@@ -329,9 +329,9 @@ pub enum Served {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// From the first arrival of a request in the measured part to the last.
-    pub came_ns: u64,
+    pub arrivals_ns: u64,
     /// From the last completion before it to its own last completion: longer if the drive falls behind.
-    pub done_ns: u64,
+    pub completions_ns: u64,
 }
 
 /// As [`run`], in virtual time. `record` is called with the latency of each request of the measured part.
@@ -349,7 +349,7 @@ pub fn run_timed(
     let mut writer = Writer::new(pattern, logical_pages, seed);
     let (filling, all) = (u64::from(logical_pages), u64::from(logical_pages) + total);
     let Some(filled_ns) = fill_timed(drive, pattern, |done| progress(done, all)) else {
-        return (Counted::Nothing, Span { came_ns: 0, done_ns: 0 });
+        return (Counted::Nothing, Span { arrivals_ns: 0, completions_ns: 0 });
     };
     let mut requests = Requests::new(load, seed, filled_ns);
     let (mut written, mut measured_from_ns, mut last_ns) = (0, filled_ns, filled_ns);
@@ -386,7 +386,7 @@ pub fn run_timed(
             break;
         }
     }
-    (counted, Span { came_ns: last_ns - measured_from_ns, done_ns: all_ended_ns - done_from_ns })
+    (counted, Span { arrivals_ns: last_ns - measured_from_ns, completions_ns: all_ended_ns - done_from_ns })
 }
 
 /// Fills the drive in order and returns when that is complete; `None` if `progress` returned false.

@@ -257,7 +257,7 @@ fn run_without_warm_up_does_not_measure_the_fill() {
     let (counted, took) = run_timed(&mut drive, &pattern, (length, load), 1, |_, _| (), |_, _| true);
     assert_eq!(counted, Counted::All);
     assert_eq!(drive.ftl().stats().host_pages, 96, "a capacity");
-    assert_eq!(took.came_ns, 96_000_000, "96 requests, a millisecond apart");
+    assert_eq!(took.arrivals_ns, 96_000_000, "96 requests, a millisecond apart");
 }
 
 /// Catches a regression: the arrival rate is reported as the drive's throughput, although the backlog grows.
@@ -271,9 +271,9 @@ fn overloaded_drive_finishes_later_than_its_last_arrival() {
     };
     // Two dies program two pages per millisecond each, and also erase.
     let (slow, fast) = (span(1_000_000), span(100_000));
-    assert_eq!((slow.came_ns, fast.came_ns), (1_920_000_000, 192_000_000));
-    assert!(slow.done_ns.abs_diff(slow.came_ns) < slow.came_ns / 50, "{slow:?}");
-    assert!(fast.done_ns > 2 * fast.came_ns, "{fast:?}");
+    assert_eq!((slow.arrivals_ns, fast.arrivals_ns), (1_920_000_000, 192_000_000));
+    assert!(slow.completions_ns.abs_diff(slow.arrivals_ns) < slow.arrivals_ns / 50, "{slow:?}");
+    assert!(fast.completions_ns > 2 * fast.arrivals_ns, "{fast:?}");
 }
 
 #[test]

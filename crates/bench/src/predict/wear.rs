@@ -186,7 +186,7 @@ impl Use<'_> {
         else {
             return Ok(Reads::Unknown);
         };
-        if writes.mean_ns().unwrap_or(0.0).max(mean_ns) > BEHIND * took.came_ns as f64 {
+        if writes.mean_ns().unwrap_or(0.0).max(mean_ns) > BEHIND * took.arrivals_ns as f64 {
             return Ok(Reads::TooMany);
         }
         // If all latencies are equal, the histogram's resolution may put a percentile above or below the mean.

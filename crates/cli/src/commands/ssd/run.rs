@@ -342,12 +342,12 @@ impl Arguments {
         pace.finish();
         let [writes, reads] = &histograms;
         let requests = (writes.count() + reads.count()) as f64;
-        let done = requests * 1e9 / took.done_ns as f64;
-        let offered = self.rate.map(|_| requests * 1e9 / took.came_ns as f64);
+        let done = requests * 1e9 / took.completions_ns as f64;
+        let offered = self.rate.map(|_| requests * 1e9 / took.arrivals_ns as f64);
         let latency = json!({
             "write": percentiles(writes),
             "read": percentiles(reads),
-            "virtual_seconds": took.done_ns as f64 / 1e9,
+            "virtual_seconds": took.completions_ns as f64 / 1e9,
             "requests_per_second": done,
             "offered_per_second": offered,
             "keeps_up": offered.map(|offered| done >= KEEPS_UP * offered),
