@@ -51,7 +51,7 @@ impl Bar {
     /// Prints a line above the bar.
     pub fn line(&self, message: &str) {
         // A write error on standard error cannot be reported.
-        self.beside(|| drop(writeln!(std::io::stderr(), "{message}")));
+        self.suspend(|| drop(writeln!(std::io::stderr(), "{message}")));
     }
 
     /// Prints a line only if there is no bar.
@@ -62,7 +62,7 @@ impl Bar {
     }
 
     /// Hides the bar while `write` prints; `quiet` prints nothing.
-    pub fn beside(&self, write: impl FnOnce()) {
+    pub fn suspend(&self, write: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(write),
             None if self.quiet => {}

@@ -120,7 +120,7 @@ impl<W: Write> Progress<W> {
 
     fn print(&mut self, line: &str) {
         let lines = &mut self.lines;
-        self.bar.beside(|| drop(writeln!(lines, "{line}")));
+        self.bar.suspend(|| drop(writeln!(lines, "{line}")));
     }
 }
 
