@@ -40,9 +40,9 @@ impl Options {
     }
 }
 
-/// State of a disk after its server ended.
+/// State of a disk after [`Disk::stop`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum StopOutcome {
     /// The disk was removed.
     Removed,
     /// The disk is mounted or opened exclusively. It remains, and its requests wait for the next server.
@@ -143,7 +143,7 @@ impl Disk {
     ///
     /// # Errors
     /// If data in the kernel's page cache could not be written, or the driver refuses.
-    pub fn stop(mut self) -> Result<Left, IoError> {
+    pub fn stop(mut self) -> Result<StopOutcome, IoError> {
         self.end()
     }
 
@@ -176,14 +176,14 @@ impl Disk {
         }
     }
 
-    fn end(&mut self) -> Result<Left, IoError> {
+    fn end(&mut self) -> Result<StopOutcome, IoError> {
         if self.queues.is_empty() {
-            return Ok(Left::Removed);
+            return Ok(StopOutcome::Removed);
         }
         let open_exclusively = match open_exclusively(&self.path()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {
                 self.leave();
-                return Ok(Left::Waiting);
+                return Ok(StopOutcome::Waiting);
             }
             // For example, the device was already removed; the rest still has to be.
             open_exclusively => open_exclusively.ok(),
@@ -199,7 +199,7 @@ impl Disk {
         stopped.and_then(|()| self.control.delete(self.number))?;
         let lost = format!("{}: data written to it was lost", self.path().display());
         written.map_err(|error| IoError::with_source(ErrorKind::Medium, lost, error))?;
-        Ok(Left::Removed)
+        Ok(StopOutcome::Removed)
     }
 
     fn leave(&mut self) {

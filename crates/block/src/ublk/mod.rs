@@ -47,5 +47,5 @@ mod ring;
 mod ticket;
 mod uapi;
 
-pub use disk::{Disk, Driver, Left, Options, waiting};
+pub use disk::{Disk, Driver, Options, StopOutcome, waiting};
 pub use left::{DeviceState, DeviceStatus, delete, devices};

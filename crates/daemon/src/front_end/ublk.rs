@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use block::ublk::{self, Disk, Driver, Left, Options};
+use block::ublk::{self, Disk, Driver, Options, StopOutcome};
 use clap::Args;
 use serde_json::Value;
 
@@ -97,7 +97,7 @@ impl FrontEnd for Ublk {
     /// Removes an unused device; one in use waits for the next server.
     fn stop(&mut self, say: &dyn Fn(&str)) -> Result<(), String> {
         let Some(disk) = self.disk.take() else { return Ok(()) };
-        if disk.stop().map_err(|error| format!("--ublk: {error}"))? == Left::Waiting {
+        if disk.stop().map_err(|error| format!("--ublk: {error}"))? == StopOutcome::Waiting {
             say(&format!("{} is in use: it stays and waits for the next server", self.address()));
         }
         Ok(())
