@@ -3,6 +3,6 @@
 pub use crate::flash::JournalOptions;
 pub use crate::flash::region::{
     ByEviction, Caching, CachingPolicy, EarlyReclaim, MAX_POINTS, Object, OrderConfig, OwnCaching, OwnOrder,
-    Priority, RegionConfig, RegionConfigError, RegionId, RegionOrder, Reinsertion, RipqConfig, Standing,
+    Priority, QueueState, RegionConfig, RegionConfigError, RegionId, RegionOrder, Reinsertion, RipqConfig,
     UnknownCaching,
 };

@@ -7,8 +7,8 @@ use device::timer::{self, Timer};
 use device::{MemoryDevice, Simulation};
 use flashwright_cache::config::UpkeepConfig;
 use flashwright_cache::config::regions::{
-    ByEviction, Caching, CachingPolicy, Object, OrderConfig, OwnCaching, OwnOrder, Priority, RegionConfig,
-    RegionId, RegionOrder, RipqConfig, Standing,
+    ByEviction, Caching, CachingPolicy, Object, OrderConfig, OwnCaching, OwnOrder, Priority, QueueState,
+    RegionConfig, RegionId, RegionOrder, RipqConfig,
 };
 use flashwright_cache::internals::region::{DryStore, Packing};
 use flashwright_cache::{Cache, FlashConfig, InsertOptions, Inserted};
@@ -65,10 +65,10 @@ fn custom_eviction_policy_selects_the_victims() {
 struct Recent;
 
 impl CachingPolicy for Recent {
-    fn insert(&self, _object: &Object, _queue: &Standing) -> Priority {
+    fn insert(&self, _object: &Object, _queue: &QueueState) -> Priority {
         Priority::Relative(1.0)
     }
-    fn hit(&self, _object: &Object, _queue: &Standing) -> Priority {
+    fn hit(&self, _object: &Object, _queue: &QueueState) -> Priority {
         Priority::Relative(1.0)
     }
 }

@@ -59,7 +59,8 @@ pub use order::{ByEviction, RegionOrder};
 pub use order_config::{OrderConfig, OwnOrder};
 pub use read::Lookup;
 pub use ripq::{
-    Caching, CachingPolicy, EarlyReclaim, Object, OwnCaching, Priority, RipqConfig, Standing, UnknownCaching,
+    Caching, CachingPolicy, EarlyReclaim, Object, OwnCaching, Priority, QueueState, RipqConfig,
+    UnknownCaching,
 };
 pub use stats::RegionStats;
 pub use store::{Progress, Refusal, RegionStore, Staged};

@@ -31,7 +31,7 @@ pub struct Object {
 
 /// The state of the queue that determines priorities.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Standing {
+pub struct QueueState {
     /// The share of the queue that lies behind the item's section: from 0, below 1. 0 for a new item.
     pub behind: f64,
     /// The absolute priority of the item evicted last (GreedyDual's L).
@@ -41,21 +41,21 @@ pub struct Standing {
 /// Assigns priorities to items.
 pub trait CachingPolicy: Send {
     /// The priority of a new item.
-    fn insert(&self, object: &Object, queue: &Standing) -> Priority;
+    fn insert(&self, object: &Object, queue: &QueueState) -> Priority;
 
     /// The priority of an item that was read. Ignored if it is below the current one.
-    fn hit(&self, object: &Object, queue: &Standing) -> Priority;
+    fn hit(&self, object: &Object, queue: &QueueState) -> Priority;
 }
 
 /// Evicts the least recently used item first.
 struct Lru;
 
 impl CachingPolicy for Lru {
-    fn insert(&self, _object: &Object, _queue: &Standing) -> Priority {
+    fn insert(&self, _object: &Object, _queue: &QueueState) -> Priority {
         Priority::Relative(1.0)
     }
 
-    fn hit(&self, _object: &Object, _queue: &Standing) -> Priority {
+    fn hit(&self, _object: &Object, _queue: &QueueState) -> Priority {
         Priority::Relative(1.0)
     }
 }
@@ -66,11 +66,11 @@ struct Slru {
 }
 
 impl CachingPolicy for Slru {
-    fn insert(&self, _object: &Object, _queue: &Standing) -> Priority {
+    fn insert(&self, _object: &Object, _queue: &QueueState) -> Priority {
         Priority::Relative(1.0 / self.segments)
     }
 
-    fn hit(&self, _object: &Object, queue: &Standing) -> Priority {
+    fn hit(&self, _object: &Object, queue: &QueueState) -> Priority {
         // Rounding must not move an item at the start of a segment into the one below.
         let segment = (queue.behind * self.segments + 1e-9).floor() + 1.0;
         Priority::Relative((segment + 1.0).min(self.segments) / self.segments)
@@ -83,11 +83,11 @@ struct Gdsf {
 }
 
 impl CachingPolicy for Gdsf {
-    fn insert(&self, object: &Object, queue: &Standing) -> Priority {
+    fn insert(&self, object: &Object, queue: &QueueState) -> Priority {
         self.hit(object, queue)
     }
 
-    fn hit(&self, object: &Object, queue: &Standing) -> Priority {
+    fn hit(&self, object: &Object, queue: &QueueState) -> Priority {
         Priority::Absolute(queue.floor + object.uses.min(self.max_frequency) / object.bytes)
     }
 }
@@ -96,11 +96,11 @@ impl CachingPolicy for Gdsf {
 struct LfuDa;
 
 impl CachingPolicy for LfuDa {
-    fn insert(&self, object: &Object, queue: &Standing) -> Priority {
+    fn insert(&self, object: &Object, queue: &QueueState) -> Priority {
         self.hit(object, queue)
     }
 
-    fn hit(&self, object: &Object, queue: &Standing) -> Priority {
+    fn hit(&self, object: &Object, queue: &QueueState) -> Priority {
         Priority::Absolute(queue.floor + object.uses)
     }
 }
@@ -129,16 +129,16 @@ pub enum Caching {
 /// A caching policy from another crate. Two with the same name are considered equal.
 ///
 /// ```
-/// use flashwright_cache::config::regions::{Caching, CachingPolicy, Object, OwnCaching, Priority, RegionConfig, Standing};
+/// use flashwright_cache::config::regions::{Caching, CachingPolicy, Object, OwnCaching, Priority, RegionConfig, QueueState};
 ///
 /// /// Read items go to the head of the queue, new ones to the middle.
 /// struct MidPoint;
 ///
 /// impl CachingPolicy for MidPoint {
-///     fn insert(&self, _: &Object, _: &Standing) -> Priority {
+///     fn insert(&self, _: &Object, _: &QueueState) -> Priority {
 ///         Priority::Relative(0.5)
 ///     }
-///     fn hit(&self, _: &Object, _: &Standing) -> Priority {
+///     fn hit(&self, _: &Object, _: &QueueState) -> Priority {
 ///         Priority::Relative(1.0)
 ///     }
 /// }
@@ -278,7 +278,7 @@ mod tests {
     const OBJECT: Object = Object { bytes: 100.0, uses: 3.0 };
 
     fn hit(caching: Caching, behind: f64) -> Priority {
-        caching.build(8).hit(&OBJECT, &Standing { behind, floor: 10.0 })
+        caching.build(8).hit(&OBJECT, &QueueState { behind, floor: 10.0 })
     }
 
     #[test]

@@ -39,7 +39,7 @@ use crate::KeyHash;
 use blocks::Counted;
 use queue::Queue;
 
-pub use caching::{Caching, CachingPolicy, Object, OwnCaching, Priority, Standing, UnknownCaching};
+pub use caching::{Caching, CachingPolicy, Object, OwnCaching, Priority, QueueState, UnknownCaching};
 pub use config::{EarlyReclaim, RipqConfig};
 
 /// Maximum number of hot regions moved to the head before a reclaim.
@@ -170,8 +170,8 @@ impl RegionPolicy for Ripq {
     }
 
     fn arrival(&mut self, units: u32) -> Placing {
-        let standing = Standing { behind: 0.0, floor: self.floor };
-        let priority = self.caching.insert(&self.object(units, 0), &standing);
+        let state = QueueState { behind: 0.0, floor: self.floor };
+        let priority = self.caching.insert(&self.object(units, 0), &state);
         self.placing(priority)
     }
 
@@ -190,8 +190,8 @@ impl RegionPolicy for Ripq {
     fn hit(&mut self, item: &Resident) -> Option<Raise> {
         let section = self.queue.section_of(item.region, item.rank);
         let behind = f64::from(section) / f64::from(self.config.sections);
-        let standing = Standing { behind, floor: self.floor };
-        let priority = self.caching.hit(&self.object(item.units, item.hits), &standing);
+        let state = QueueState { behind, floor: self.floor };
+        let priority = self.caching.hit(&self.object(item.units, item.hits), &state);
         let Placing { level, worth } = self.placing(priority);
         if level < section || (level == section && self.queue.is_at_head(item.region, item.rank)) {
             return None;

@@ -110,11 +110,11 @@ fn lower_priority_does_not_move_an_item() {
 struct Lowest;
 
 impl CachingPolicy for Lowest {
-    fn insert(&self, _object: &Object, _queue: &Standing) -> Priority {
+    fn insert(&self, _object: &Object, _queue: &QueueState) -> Priority {
         Priority::Relative(0.0)
     }
 
-    fn hit(&self, _object: &Object, _queue: &Standing) -> Priority {
+    fn hit(&self, _object: &Object, _queue: &QueueState) -> Priority {
         Priority::Relative(0.0)
     }
 }

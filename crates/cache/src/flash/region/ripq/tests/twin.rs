@@ -16,11 +16,11 @@ const REGIONS: u32 = 24;
 struct FixedLevel(Arc<AtomicU8>);
 
 impl CachingPolicy for FixedLevel {
-    fn insert(&self, object: &Object, queue: &Standing) -> Priority {
+    fn insert(&self, object: &Object, queue: &QueueState) -> Priority {
         self.hit(object, queue)
     }
 
-    fn hit(&self, _object: &Object, _queue: &Standing) -> Priority {
+    fn hit(&self, _object: &Object, _queue: &QueueState) -> Priority {
         Priority::Relative(f64::from(self.0.load(Ordering::Relaxed) + 1) / f64::from(SECTIONS))
     }
 }
