@@ -42,7 +42,7 @@ pub use clean::Cleaning;
 pub use config::{ConfigError, Geometry, MAX_DISK_BLOCKS, Mode, Preset, SetsConfig, Tuning};
 pub use placement::{PLACEMENT_VERSION, Placement};
 pub use policy::Slot;
-pub use policy::eviction::mid_point::{SetPolicy, Standing};
+pub use policy::eviction::mid_point::{PolicyState, SetPolicy};
 pub use sequential::Streams;
 pub use stats::{Counters, SetOperations, SetView};
 pub use table::Word;
@@ -336,13 +336,13 @@ impl Sets {
 
     /// The policy state of the block in `slot`, apart from its position in the eviction order.
     #[must_use]
-    pub fn standing(&self, slot: Slot) -> Standing {
-        self.queues.standing(slot)
+    pub fn policy_state(&self, slot: Slot) -> PolicyState {
+        self.queues.policy_state(slot)
     }
 
     /// Restores the policy state in recovery: the block becomes the newest of its list. Call this for a set's blocks in eviction order.
-    pub fn restore_standing(&mut self, slot: Slot, standing: Standing) {
-        self.queues.reinstate(slot, standing);
+    pub fn restore_policy_state(&mut self, slot: Slot, policy_state: PolicyState) {
+        self.queues.restore(slot, policy_state);
     }
 
     /// The set of a block.

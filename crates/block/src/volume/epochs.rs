@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::record::{PageContents, Record, Sectors};
-use crate::sets::Standing;
+use crate::sets::PolicyState;
 
 /// The version of a block on a page that is not on the disk yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Version {
                 fresh: false,
                 epoch,
                 // The policy state is recorded with the block's newest version.
-                standing: Standing::default(),
+                policy_state: PolicyState::default(),
             }),
         }
     }

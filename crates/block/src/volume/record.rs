@@ -1,21 +1,21 @@
 //! The record of a page, in the journal, the intent log and the tables.
 //!
 //! ```text
-//!      0        4        8                   14         15      16                      32
-//!      +--------+--------+-------------------+----------+-------+- - - - - - - - - - - -+
-//!      | page   | crc    | block, 48 bits    | standing | flags | sectors, if partial   |
-//!      | u32    | u32    |                   | u8       | u8    | u128                  |
-//!      +--------+--------+-------------------+----------+-------+- - - - - - - - - - - -+
+//!      0        4        8                   14             15      16                      32
+//!      +--------+--------+-------------------+--------------+-------+- - - - - - - - - - - -+
+//!      | page   | crc    | block, 48 bits    | policy state | flags | sectors, if partial   |
+//!      | u32    | u32    |                   | u8           | u8    | u128                  |
+//!      +--------+--------+-------------------+--------------+-------+- - - - - - - - - - - -+
 //! ```
 //!
 //! A record replaces earlier records of its page, so replaying a record twice changes nothing.
 //! `flags`: 1 the page holds `block` (otherwise it is free), 2 dirty, 4 partial (a second unit lists the sectors),
 //! 8 fresh (the page was written since the previous commit: `crc` shows after a crash whether the write completed),
 //! 16 epoch (a last unit has it in its first 8 bytes and zeros in the rest; only in tables of ordered volumes). `crc`
-//! is CRC-32C of the page, or 0 if it is unknown and the record is not fresh. `standing` is the policy state of the block when the
-//! record was made ([`Standing`]); every value is valid, and format 1 always has 0.
+//! is CRC-32C of the page, or 0 if it is unknown and the record is not fresh. The policy state is that of the block when the record was
+//! made ([`PolicyState`]); every value is valid, and format 1 always has 0.
 
-use crate::sets::{MAX_DISK_BLOCKS, Standing};
+use crate::sets::{MAX_DISK_BLOCKS, PolicyState};
 
 /// Sector size that clients may address: offsets and lengths are multiples of it.
 pub const SECTOR_BYTES: u32 = 512;
@@ -87,7 +87,7 @@ pub struct PageContents {
     /// The commit that wrote the page, if it must be kept; otherwise 0.
     pub epoch: u64,
     /// Policy state of the block.
-    pub standing: Standing,
+    pub policy_state: PolicyState,
 }
 
 /// A page and its contents; `None` if it is free.
@@ -115,7 +115,7 @@ impl Record {
             crc: 0,
             fresh: false,
             epoch: 0,
-            standing: Standing::default(),
+            policy_state: PolicyState::default(),
         });
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let flags = flag(self.held.is_some(), HELD)
@@ -126,7 +126,8 @@ impl Record {
         debug_assert!(held.block >> BLOCK_BITS == 0, "block {} of a disk of 2^60 bytes", held.block);
         bytes.extend_from_slice(&self.page.to_le_bytes());
         bytes.extend_from_slice(&held.crc.to_le_bytes());
-        let word = held.block | u64::from(held.standing.0) << BLOCK_BITS | u64::from(flags) << FLAGS_SHIFT;
+        let word =
+            held.block | u64::from(held.policy_state.0) << BLOCK_BITS | u64::from(flags) << FLAGS_SHIFT;
         bytes.extend_from_slice(&word.to_le_bytes());
         if let Some(sectors) = held.partial {
             bytes.extend_from_slice(&sectors.0.to_le_bytes());
@@ -144,7 +145,7 @@ impl Record {
         let crc = u32::from_le_bytes(unit[4..8].try_into().expect("four bytes"));
         let word = u64::from_le_bytes(unit[8..16].try_into().expect("eight bytes"));
         let (flags, block) = ((word >> FLAGS_SHIFT) as u8, word & ((1 << BLOCK_BITS) - 1));
-        let standing = Standing((word >> BLOCK_BITS) as u8);
+        let policy_state = PolicyState((word >> BLOCK_BITS) as u8);
         *units = rest;
         if flags == 0 {
             return Some(Self { page, held: None });
@@ -163,7 +164,10 @@ impl Record {
         let (sectors, epoch) = (more(PARTIAL)?, u64::try_from(more(EPOCH)?).ok()?);
         let partial = (flags & PARTIAL != 0).then_some(Sectors(sectors));
         let (dirty, fresh) = (flags & DIRTY != 0, flags & FRESH != 0);
-        Some(Self { page, held: Some(PageContents { block, dirty, partial, crc, fresh, epoch, standing }) })
+        Some(Self {
+            page,
+            held: Some(PageContents { block, dirty, partial, crc, fresh, epoch, policy_state }),
+        })
     }
 }
 
@@ -174,8 +178,16 @@ mod tests {
     #[test]
     fn encoded_records_decode_to_the_same() {
         let held = |block, dirty, partial| {
-            let standing = Standing(block as u8);
-            Some(PageContents { block, dirty, partial, crc: 0x0102_0304, fresh: dirty, epoch: 0, standing })
+            let policy_state = PolicyState(block as u8);
+            Some(PageContents {
+                block,
+                dirty,
+                partial,
+                crc: 0x0102_0304,
+                fresh: dirty,
+                epoch: 0,
+                policy_state,
+            })
         };
         let records = [
             Record { page: 7, held: None },
@@ -205,7 +217,7 @@ mod tests {
 
     /// A record of format 2 with the default policy state equals one of format 1.
     #[test]
-    fn encoding_equals_version_1_except_standing() {
+    fn encoding_equals_version_1_except_policy_state() {
         let mut held = PageContents {
             block: 0x0a0b_0c0d_0e0f,
             dirty: true,
@@ -213,12 +225,12 @@ mod tests {
             crc: 0x0102_0304,
             fresh: true,
             epoch: 0,
-            standing: Standing::default(),
+            policy_state: PolicyState::default(),
         };
         let mut bytes = Vec::new();
         Record { page: 7, held: Some(held) }.append_to(&mut bytes);
         assert_eq!(bytes, [7, 0, 0, 0, 4, 3, 2, 1, 0xf, 0xe, 0xd, 0xc, 0xb, 0xa, 0, 11]);
-        held.standing = Standing(0x82);
+        held.policy_state = PolicyState(0x82);
         Record { page: 7, held: Some(held) }.append_to(&mut bytes);
         assert_eq!(bytes[16..], [7, 0, 0, 0, 4, 3, 2, 1, 0xf, 0xe, 0xd, 0xc, 0xb, 0xa, 0x82, 11]);
     }
@@ -226,7 +238,7 @@ mod tests {
     #[test]
     fn unknown_flags_and_truncated_records_are_rejected() {
         let mut bytes = Vec::new();
-        let standing = Standing::default();
+        let policy_state = PolicyState::default();
         let held = PageContents {
             block: 1,
             dirty: true,
@@ -234,7 +246,7 @@ mod tests {
             crc: 0,
             fresh: false,
             epoch: 0,
-            standing,
+            policy_state,
         };
         Record { page: 1, held: Some(held) }.append_to(&mut bytes);
         assert_eq!(Record::take_from(&mut &bytes[..16]), None, "the sector mask is missing");

@@ -13,8 +13,8 @@ use super::pages::Pages;
 use super::record::{PageContents, Sectors};
 use super::slot_queue::{MAX_CLEANERS, SlotDemand, SlotQueue};
 use super::stats::IoCounts;
-use super::superblock::{FORMAT_WITH_STANDING, Superblock};
-use crate::sets::{Admit, Cleaning, Sets, Slot, Standing, Streams, Tuning};
+use super::superblock::{FORMAT_WITH_POLICY_STATE, Superblock};
+use crate::sets::{Admit, Cleaning, PolicyState, Sets, Slot, Streams, Tuning};
 
 /// Blocks of cached sequential writes in flight, by set. They are not dirty yet.
 pub(super) type IncomingBlocks = BTreeMap<u32, u32>;
@@ -127,8 +127,8 @@ impl State {
         self.vacate(slot, block);
         self.map.place(slot, page, crc, partial);
         if dirty || self.journal.recovers_clean() {
-            let standing = self.recorded_standing(slot, self.journal.format());
-            let contents = PageContents { block, dirty, partial, crc, fresh: true, epoch: 0, standing };
+            let policy_state = self.recorded_policy_state(slot, self.journal.format());
+            let contents = PageContents { block, dirty, partial, crc, fresh: true, epoch: 0, policy_state };
             self.journal.hold(page, contents);
         }
         if dirty {
@@ -280,14 +280,14 @@ impl State {
             crc: copy.crc.unwrap_or(0),
             fresh: false,
             epoch: 0,
-            standing: self.recorded_standing(slot, self.journal.format()),
+            policy_state: self.recorded_policy_state(slot, self.journal.format()),
         };
         self.journal.record_clean(copy.page, held);
     }
 
     /// The policy state to record for `slot`; the default if `format` has no field for it.
-    pub(super) fn recorded_standing(&self, slot: Slot, format: u32) -> Standing {
-        if format >= FORMAT_WITH_STANDING { self.sets.standing(slot) } else { Standing::default() }
+    pub(super) fn recorded_policy_state(&self, slot: Slot, format: u32) -> PolicyState {
+        if format >= FORMAT_WITH_POLICY_STATE { self.sets.policy_state(slot) } else { PolicyState::default() }
     }
 
     /// Memory for cached blocks, in bytes.

@@ -28,7 +28,7 @@ pub const FORMAT_VERSION: u32 = 2;
 pub const OLDEST_FORMAT: u32 = 1;
 
 /// The first format whose records have the policy state.
-pub const FORMAT_WITH_STANDING: u32 = 2;
+pub const FORMAT_WITH_POLICY_STATE: u32 = 2;
 
 /// Maximum length of a disk's label.
 pub const LABEL_BYTES: usize = 128;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::{Device, IoBuffer, MemoryDevice, Request};
-use flashwright_block::sets::{Mode, SetPolicy, Standing, Tuning};
+use flashwright_block::sets::{Mode, PolicyState, SetPolicy, Tuning};
 use flashwright_block::volume::journal::block::{BlockKind, decode};
 use flashwright_block::volume::record::Record;
 use flashwright_block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
@@ -33,7 +33,7 @@ fn read(flash: &MemoryDevice, offset: u64) -> IoBuffer {
 }
 
 /// Whether any record before the pages has policy state.
-fn has_standing(media: &Media) -> bool {
+fn has_policy_state(media: &Media) -> bool {
     let superblock = superblock_of(media);
     let layout = superblock.layout;
     let blocks = (layout.table_offset(0)..layout.pages_offset()).step_by(4096);
@@ -42,7 +42,7 @@ fn has_standing(media: &Media) -> bool {
         let block = read(&media.flash, offset);
         let Some((_, _, mut units)) = decode(kind, superblock.uuid, &block) else { return false };
         std::iter::from_fn(|| Record::take_from(&mut units))
-            .any(|record| record.held.is_some_and(|held| held.standing != Standing::default()))
+            .any(|record| record.held.is_some_and(|held| held.policy_state != PolicyState::default()))
     })
 }
 
@@ -69,11 +69,11 @@ fn volume_keeps_its_format_until_upgrade() {
         ] {
             let (media, _) = played(&quick(Mode::WriteBack, format), seed, last);
             assert_eq!(superblock_of(&media).format, format, "seed {seed}");
-            assert_eq!(has_standing(&media), format == FORMAT_VERSION, "seed {seed}, {last:?}");
+            assert_eq!(has_policy_state(&media), format == FORMAT_VERSION, "seed {seed}, {last:?}");
         }
         let (media, _) = played(&quick(Mode::WriteBack, OLDEST_FORMAT), seed, &[Step::Upgrade]);
         assert_eq!(superblock_of(&media).format, FORMAT_VERSION, "seed {seed}");
-        assert!(has_standing(&media), "seed {seed}");
+        assert!(has_policy_state(&media), "seed {seed}");
     }
 }
 
@@ -111,7 +111,7 @@ fn power_cut_during_upgrade_leaves_one_format() {
                 let format = superblock_of(&media).format;
                 let count = if format == OLDEST_FORMAT { &mut older } else { &mut newer };
                 *count += 1;
-                assert!(format == FORMAT_VERSION || !has_standing(&media), "seed {seed}, cut {cut}");
+                assert!(format == FORMAT_VERSION || !has_policy_state(&media), "seed {seed}, cut {cut}");
                 assert!(upgraded.is_err() || format == FORMAT_VERSION, "seed {seed}, cut {cut}");
                 let checked = pollster::block_on(recover(&media, &ledger, false));
                 checked.unwrap_or_else(|wrong| panic!("seed {seed}, cut {cut}, image {image}: {wrong}"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, MemoryDevice, Request};
-use flashwright_block::sets::Standing;
+use flashwright_block::sets::PolicyState;
 use flashwright_block::volume::journal::block::{
     BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK, decode, encode,
 };
@@ -21,16 +21,16 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
     let block = prop_oneof![9 => 0..1024_u64, 1 => 0..1_u64 << 48];
     let partial = proptest::option::weighted(0.2, any::<u128>().prop_map(Sectors));
     let epoch = prop_oneof![3 => Just(0), 1 => any::<u64>()];
-    let standing = prop_oneof![Just(0), any::<u8>()].prop_map(Standing);
-    let held = (block, any::<bool>(), partial, any::<u32>(), any::<bool>(), epoch, standing);
-    let held = held.prop_map(|(block, dirty, partial, crc, fresh, epoch, standing)| PageContents {
+    let policy_state = prop_oneof![Just(0), any::<u8>()].prop_map(PolicyState);
+    let held = (block, any::<bool>(), partial, any::<u32>(), any::<bool>(), epoch, policy_state);
+    let held = held.prop_map(|(block, dirty, partial, crc, fresh, epoch, policy_state)| PageContents {
         block,
         dirty,
         partial,
         crc,
         fresh,
         epoch,
-        standing,
+        policy_state,
     });
     let record = (page, proptest::option::weighted(0.9, held)).prop_map(|(page, held)| Record { page, held });
     proptest::collection::vec(record, 0..60)
@@ -115,10 +115,10 @@ proptest! {
             let units = units_of(&records);
             let (flash, disk) = with_table(format, ordered, &units);
             let opened = pollster::block_on(Volume::open(Arc::clone(&flash), disk, Arc::new(SystemTimer::default())));
-            let has_standing = records.iter().any(|record| record.held.is_some_and(|held| held.standing != Standing(0)));
+            let has_policy_state = records.iter().any(|record| record.held.is_some_and(|held| held.policy_state != PolicyState(0)));
             match opened {
                 Ok((volume, _)) => {
-                    prop_assert!(format == FORMAT_VERSION || !has_standing || units.is_empty());
+                    prop_assert!(format == FORMAT_VERSION || !has_policy_state || units.is_empty());
                     if raw {
                         pollster::block_on(volume.close()).unwrap();
                     }

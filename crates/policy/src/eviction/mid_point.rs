@@ -35,9 +35,9 @@ pub enum SetPolicy {
 
 /// An entry's state beside its position: one byte, all of whose values are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Standing(pub u8);
+pub struct PolicyState(pub u8);
 
-impl Standing {
+impl PolicyState {
     /// Whether the entry is in the hot list.
     #[must_use]
     pub fn is_hot(self) -> bool {
@@ -143,17 +143,17 @@ impl SetQueues {
 
     /// The list that holds `slot`, and its hits on the warm list. Persistent users store this together with the order.
     #[must_use]
-    pub fn standing(&self, slot: Slot) -> Standing {
-        Standing(self.marks[slot.0 as usize])
+    pub fn policy_state(&self, slot: Slot) -> PolicyState {
+        PolicyState(self.marks[slot.0 as usize])
     }
 
     /// Makes the entry in `slot` the newest on its side of the mid-point. Calling this for all entries of a set in eviction order restores
     /// that order.
-    pub fn reinstate(&mut self, slot: Slot, standing: Standing) {
+    pub fn restore(&mut self, slot: Slot, policy_state: PolicyState) {
         self.remove(slot);
         let (set, way) = self.split(slot);
-        let hot = standing.is_hot();
-        self.marks[slot.0 as usize] = if hot { HOT } else { standing.0 };
+        let hot = policy_state.is_hot();
+        self.marks[slot.0 as usize] = if hot { HOT } else { policy_state.0 };
         let (queues, links) = self.set_mut(set);
         if hot { &mut queues.hot } else { &mut queues.warm }.link_front(links, way);
         // The share may have been larger when the entry was promoted.
@@ -367,7 +367,7 @@ mod tests {
 
     /// The restored queues also behave equally later: hit counts and the free space of the hot list are restored.
     #[test]
-    fn queues_restored_from_order_and_standing_are_equal() {
+    fn queues_restored_from_order_and_policy_state_are_equal() {
         for policy in [SetPolicy::Fifo, SetPolicy::Lru, SetPolicy::Lru2q { hot_percent: 50, promote_hits: 3 }]
         {
             let mut before = SetQueues::new(2, 4, policy);
@@ -385,7 +385,7 @@ mod tests {
                 after.insert(Slot(slot));
             }
             for slot in (0..2).flat_map(|set| before.oldest_first(set)) {
-                after.reinstate(slot, before.standing(slot));
+                after.restore(slot, before.policy_state(slot));
             }
             for step in 0..20 {
                 for set in 0..2 {
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn reinstate_into_a_smaller_hot_list_demotes_the_excess() {
+    fn restore_into_a_smaller_hot_list_demotes_the_excess() {
         let mut before = filled(SetPolicy::Lru2q { hot_percent: 100, promote_hits: 1 });
         for slot in [0, 1, 2, 3] {
             before.hit(Slot(slot));
@@ -438,7 +438,7 @@ mod tests {
         for (policy, hot) in [(MID_POINT_50, 2), (SetPolicy::Lru, 0), (SetPolicy::Fifo, 0)] {
             let mut after = filled(policy);
             for slot in before.oldest_first(0) {
-                after.reinstate(slot, before.standing(slot));
+                after.restore(slot, before.policy_state(slot));
             }
             assert_eq!(order(&after, 0), order(&before, 0), "{policy:?}");
             assert_eq!(after.hot_and_warm().0, hot);

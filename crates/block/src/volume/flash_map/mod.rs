@@ -9,7 +9,7 @@ mod log_replay;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::sets::{Allocation, Sets, SetsConfig, Slot, Standing};
+use crate::sets::{Allocation, PolicyState, Sets, SetsConfig, Slot};
 use crate::volume::epochs::Version;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::journal::Journal;
@@ -18,7 +18,7 @@ use crate::volume::layout::Layout;
 use crate::volume::page_copy::Move;
 use crate::volume::record::{PageContents, Record, SECTOR_BYTES, Sectors};
 use crate::volume::state::State;
-use crate::volume::superblock::{FORMAT_WITH_STANDING, Superblock};
+use crate::volume::superblock::{FORMAT_WITH_POLICY_STATE, Superblock};
 
 /// Bytes per read during recovery.
 pub(super) const READ_BYTES: usize = 256 << 10;
@@ -97,9 +97,9 @@ pub(super) struct FlashMap {
 const HELD: u64 = 1 << 63;
 const DIRTY: u64 = 1 << 62;
 /// Position in a word of the block's policy state, which lies above the block number.
-const STANDING_SHIFT: u32 = 48;
-const BLOCK_MASK: u64 = (1 << STANDING_SHIFT) - 1;
-const STANDING_MASK: u64 = 0xff << STANDING_SHIFT;
+const POLICY_STATE_SHIFT: u32 = 48;
+const BLOCK_MASK: u64 = (1 << POLICY_STATE_SHIFT) - 1;
+const POLICY_STATE_MASK: u64 = 0xff << POLICY_STATE_SHIFT;
 
 impl FlashMap {
     /// The map of an empty flash.
@@ -135,7 +135,8 @@ impl FlashMap {
         let page = record.page as usize;
         self.partial.remove(&record.page);
         self.damaged.remove(&record.page);
-        let Some(PageContents { block, dirty, partial, crc, fresh, epoch, standing }) = record.held else {
+        let Some(PageContents { block, dirty, partial, crc, fresh, epoch, policy_state }) = record.held
+        else {
             self.words[page] = 0;
             return Ok(());
         };
@@ -146,11 +147,11 @@ impl FlashMap {
             self.last_rank = self.last_rank.saturating_add(1);
             self.ranks[page] = self.last_rank;
         }
-        let standing = match is_known && commit <= self.table_commit {
-            true => known & STANDING_MASK,
-            false => u64::from(standing.0) << STANDING_SHIFT,
+        let policy_state = match is_known && commit <= self.table_commit {
+            true => known & POLICY_STATE_MASK,
+            false => u64::from(policy_state.0) << POLICY_STATE_SHIFT,
         };
-        self.words[page] = HELD | if dirty { DIRTY } else { 0 } | standing | block;
+        self.words[page] = HELD | if dirty { DIRTY } else { 0 } | policy_state | block;
         if let Some(sectors) = partial {
             self.partial.insert(record.page, sectors);
         }
@@ -181,8 +182,8 @@ impl FlashMap {
                 record.page
             )));
         }
-        let has_standing = record.held.is_some_and(|held| held.standing != Standing::default());
-        if has_standing && self.format < FORMAT_WITH_STANDING {
+        let has_policy_state = record.held.is_some_and(|held| held.policy_state != PolicyState::default());
+        if has_policy_state && self.format < FORMAT_WITH_POLICY_STATE {
             let why = format!(
                 "a record of page {} has a field that format {} does not have",
                 record.page, self.format
@@ -302,7 +303,7 @@ impl FlashMap {
             }
         }
         if is_out_of_order {
-            restore_standing(&mut state, &self.words, &self.ranks);
+            restore_policy_state(&mut state, &self.words, &self.ranks);
         }
         state.map.set_damaged(self.damaged);
         state.journal.set_foreign_blocks(self.foreign_blocks.unwrap_or_default());
@@ -368,9 +369,9 @@ impl BlockRestorer<'_> {
             )));
         };
         state.map.place(slot, page, crc, partial);
-        let standing = standing_in(word);
-        if standing != Standing::default() {
-            state.sets.restore_standing(slot, standing);
+        let policy_state = policy_state_in(word);
+        if policy_state != PolicyState::default() {
+            state.sets.restore_policy_state(slot, policy_state);
         }
         recovery.blocks += 1;
         if dirty {
@@ -382,19 +383,19 @@ impl BlockRestorer<'_> {
 }
 
 /// Restores the order and the policy state of the blocks of each set.
-fn restore_standing(state: &mut State, words: &[u64], ranks: &[u32]) {
+fn restore_policy_state(state: &mut State, words: &[u64], ranks: &[u32]) {
     for set in 0..state.sets.geometry().sets {
         let page = |slot: Slot| Some((state.map.copy(slot)?.page as usize, slot));
         let mut slots: Vec<(usize, Slot)> = state.sets.oldest_first(set).filter_map(page).collect();
         slots.sort_unstable_by_key(|&(page, _)| ranks[page]);
         for (page, slot) in slots {
-            state.sets.restore_standing(slot, standing_in(words[page]));
+            state.sets.restore_policy_state(slot, policy_state_in(words[page]));
         }
     }
 }
 
-fn standing_in(word: u64) -> Standing {
-    Standing((word >> STANDING_SHIFT) as u8)
+fn policy_state_in(word: u64) -> PolicyState {
+    PolicyState((word >> POLICY_STATE_SHIFT) as u8)
 }
 
 pub(super) fn damaged(why: &str) -> VolumeError {

@@ -361,7 +361,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sets::Standing;
+    use crate::sets::PolicyState;
 
     fn held(block: u64, dirty: bool) -> PageContents {
         PageContents {
@@ -371,7 +371,7 @@ mod tests {
             crc: 1,
             fresh: true,
             epoch: 0,
-            standing: Standing::default(),
+            policy_state: PolicyState::default(),
         }
     }
 

@@ -250,7 +250,7 @@ fn records_of(state: &State, slots: &[Slot], format: u32) -> Vec<Record> {
             crc: copy.crc.unwrap_or(0),
             fresh: false,
             epoch: state.epochs.as_ref().map_or(0, |epochs| epochs.epoch_of(copy.page)),
-            standing: state.recorded_standing(slot, format),
+            policy_state: state.recorded_policy_state(slot, format),
         };
         Some(Record { page: copy.page, held: Some(held) })
     };
