@@ -48,6 +48,6 @@ impl Files {
     /// Refuses an output that would overwrite another file of the command, or cannot be written, before a run of hours.
     pub fn check(&self) -> Result<(), String> {
         self.check_distinct()?;
-        self.written.iter().try_for_each(|path| check_writable(path).map_err(|error| error.to_string()))
+        self.written.iter().try_for_each(|path| check_writable(path))
     }
 }

@@ -45,6 +45,9 @@ pub struct Common {
     call: Option<Call>,
 }
 
+/// An error that ends a command.
+pub type Failure = Box<dyn std::error::Error>;
+
 /// The result of a command.
 pub struct Finding {
     /// The command's own keys of the JSON result.
@@ -53,6 +56,13 @@ pub struct Finding {
     pub text: String,
     /// Failed checks; empty on success.
     pub failures: Vec<String>,
+}
+
+impl Finding {
+    /// The result of a command that checks nothing, or whose checks passed.
+    pub fn new(result: Value, text: String) -> Self {
+        Self { result, text, failures: Vec::new() }
+    }
 }
 
 impl Common {
@@ -84,13 +94,20 @@ impl Common {
         self.call = Some(call);
     }
 
+    /// The flag that ends the command early, set by the first signal.
+    pub fn stop(&self) -> Result<Stop, String> {
+        let stop = self.new_stop();
+        self.stop_on_signals(&stop)?;
+        Ok(stop)
+    }
+
     /// The flag that ends the command early: that of the call, or a new one for [`Self::stop_on_signals`].
     pub fn new_stop(&self) -> Stop {
         self.call.as_ref().map_or_else(Stop::default, Call::stop)
     }
 
     /// Makes the first signal set `stop`. In a call by another program, signals are left to that program.
-    pub fn stop_on_signals(&self, stop: &Stop) -> std::io::Result<()> {
+    pub fn stop_on_signals(&self, stop: &Stop) -> Result<(), String> {
         if self.call.is_some() { Ok(()) } else { stop_on_signals(stop) }
     }
 
@@ -151,7 +168,7 @@ impl Common {
     }
 
     /// Checks whether the result can be written, before a run of hours.
-    pub fn check_result_file(&self) -> std::io::Result<()> {
+    pub fn check_result_file(&self) -> Result<(), String> {
         self.result_file().map_or(Ok(()), check_writable)
     }
 
@@ -174,7 +191,7 @@ impl Common {
     ///
     /// # Errors
     /// If the text cannot be written, for example to a file on a full disk.
-    pub fn print(&self, message: &str) -> std::io::Result<bool> {
+    pub fn print(&self, message: &str) -> Result<bool, String> {
         self.lines().write_text(message)
     }
 
@@ -188,12 +205,12 @@ impl Common {
     }
 
     /// Writes the result as `--json` specifies, if given.
-    pub fn write_json(&self, result: &Value) -> std::io::Result<()> {
+    pub fn write_json(&self, result: &Value) -> Result<(), String> {
         if let Some(call) = &self.call {
             call.conclude(Ok(result.clone()));
         }
         let Some(file) = &self.json else { return Ok(()) };
-        let mut message = serde_json::to_string_pretty(result)?;
+        let mut message = serde_json::to_string_pretty(result).map_err(|error| error.to_string())?;
         message.push('\n');
         if file == Path::new("-") {
             return Lines::Stdout.write_text(&message).map(drop);
@@ -208,12 +225,11 @@ impl Common {
         }
         let Finding { result, mut failures, .. } = so_far;
         failures.push("unfinished".to_owned());
-        let written = self.write_json(&self.envelope(command, config, result, &failures));
-        written.map_err(|error| error.to_string())
+        self.write_json(&self.envelope(command, config, result, &failures))
     }
 
     /// Prints and writes the result.
-    pub fn conclude(&self, command: &str, config: &Value, found: Result<Finding, String>) -> ExitCode {
+    pub fn conclude(&self, command: &str, config: &Value, found: Result<Finding, impl Display>) -> ExitCode {
         match found {
             Ok(finding) => self.conclude_as(command, config, finding, ("failed", FAILED)),
             Err(error) => self.refuse(&error),
@@ -273,7 +289,7 @@ pub enum Lines {
 
 impl Lines {
     /// Writes a result. A full disk is an error; a closed pipe returns false.
-    fn write_text(mut self, message: &str) -> std::io::Result<bool> {
+    fn write_text(mut self, message: &str) -> Result<bool, String> {
         match self.write_all(message.as_bytes()).and_then(|()| self.flush()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
@@ -324,18 +340,18 @@ pub fn names_of(paths: &[PathBuf]) -> Vec<String> {
 }
 
 /// Checks whether `file` can be written, without leaving an empty file.
-pub fn check_writable(file: &Path) -> std::io::Result<()> {
+pub fn check_writable(file: &Path) -> Result<(), String> {
     if file == Path::new("-") {
-        return Err(std::io::Error::other("`-` is not a file: only --json can write to standard output"));
+        return Err("`-` is not a file: only --json can write to standard output".into());
     }
     let is_new = std::fs::symlink_metadata(file).is_err();
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
-    opened.map(drop).map_err(|error| cannot_write(file, &error))?;
-    if is_new { std::fs::remove_file(file) } else { Ok(()) }
+    let checked = opened.and_then(|_| if is_new { std::fs::remove_file(file) } else { Ok(()) });
+    checked.map_err(|error| cannot_write(file, &error))
 }
 
 /// Writes `file`; errors name it. An existing file stays unchanged until all bytes are written.
-pub fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub fn write_file(file: &Path, bytes: &[u8]) -> Result<(), String> {
     replace(file, bytes).map_err(|error| cannot_write(file, &error))
 }
 
@@ -369,8 +385,8 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Writes rows of a result, which are objects, as a Parquet file.
-pub fn write_rows(file: &Path, rows: &[Value]) -> std::io::Result<()> {
-    let bytes = parquet(rows).map_err(|error| cannot_write(file, &std::io::Error::other(error)))?;
+pub fn write_rows(file: &Path, rows: &[Value]) -> Result<(), String> {
+    let bytes = parquet(rows).map_err(|error| cannot_write(file, &error))?;
     write_file(file, &bytes)
 }
 
@@ -378,7 +394,7 @@ pub fn write_rows(file: &Path, rows: &[Value]) -> std::io::Result<()> {
 pub fn write_parquet(file: Option<&PathBuf>, result: &Value, name: &str) -> Result<(), String> {
     let Some(file) = file else { return Ok(()) };
     let rows = result[name].as_array().map_or(&[][..], Vec::as_slice);
-    write_rows(file, rows).map_err(|error| error.to_string())
+    write_rows(file, rows)
 }
 
 /// Creates the directory that `flag` names, if missing, before any work. A missing parent is reported as a mistake.
@@ -390,18 +406,24 @@ pub fn make_folder(flag: &str, folder: &Path) -> Result<(), String> {
         .map_err(|error| format!("{flag}: cannot create the directory {}: {error}", folder.display()))
 }
 
+/// Writes a picture to `file`, in the format that its name has.
+pub fn write_plot(file: &Path, svg: String) -> Result<(), String> {
+    let picture = Format::of(file).and_then(|format| format.encode(svg));
+    write_file(file, &picture.map_err(|error| error.to_string())?)
+}
+
 /// Writes a picture in all formats as `stem` in `directory`; returns the files.
 pub fn write_picture(directory: &Path, stem: &str, svg: &str) -> Result<Vec<PathBuf>, String> {
     let write = |format: Format| {
         let file = directory.join(format!("{stem}.{}", format.extension()));
         let picture =
             format.encode(svg.to_owned()).map_err(|error| format!("{}: {error}", file.display()))?;
-        write_file(&file, &picture).map_err(|error| error.to_string())?;
+        write_file(&file, &picture)?;
         Ok(file)
     };
     Format::ALL.into_iter().map(write).collect()
 }
 
-fn cannot_write(file: &Path, error: &std::io::Error) -> std::io::Error {
-    std::io::Error::new(error.kind(), format!("writing {}: {error}", file.display()))
+fn cannot_write(file: &Path, error: &dyn Display) -> String {
+    format!("writing {}: {error}", file.display())
 }

@@ -15,53 +15,56 @@ use crate::output::say_error;
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(500);
 
 /// Signals that end a run or a server: Ctrl-C, a service manager's request, and a closed terminal unless ignored (`nohup`).
-pub fn of_end() -> Vec<i32> {
+pub fn of_end() -> Result<Signals, String> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
-    all.filter(|&signal| signal != SIGHUP || ignored & 1 << (SIGHUP - 1) == 0).collect()
+    let of_end = all.filter(|&signal| signal != SIGHUP || ignored & 1 << (SIGHUP - 1) == 0);
+    Signals::new(of_end).map_err(|error| cannot_handle(&error))
 }
 
 /// The first signal ends the run with a full report; another one ends the process.
-pub fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+pub fn stop_on_signals(stop: &Stop) -> Result<(), String> {
     let flag = stop.interrupt_flag();
     at_first(move || flag.store(true, Ordering::Relaxed))
 }
 
 /// Calls `act` at the first signal; another one ends the process.
-#[expect(clippy::disallowed_methods, reason = "the command line uses signals, threads and the clock")]
-fn at_first(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
-    let mut signals = Signals::new(of_end())?;
-    let wait = move || {
-        let mut first = None;
-        for signal in signals.forever() {
-            match first {
-                None => {
-                    act();
-                    first = Some(Instant::now());
-                }
-                Some(first) if first.elapsed() > DUPLICATE_WINDOW => std::process::exit(128 + signal),
-                Some(_) => {}
-            }
+fn at_first(act: impl Fn() + Send + 'static) -> Result<(), String> {
+    let mut signals = of_end()?;
+    spawn(move || {
+        let mut signals = signals.forever();
+        if signals.next().is_some() {
+            act();
+            exit_at_next(signals);
         }
-    };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
-    Ok(())
+    })
 }
 
 /// Exits the process at another signal.
+pub fn exit_at_another(mut signals: Signals) -> Result<(), String> {
+    spawn(move || exit_at_next(signals.forever()))
+}
+
 #[expect(clippy::disallowed_methods, reason = "the command line uses signals, threads and the clock")]
-pub fn exit_at_another(mut signals: Signals) -> std::io::Result<()> {
+fn exit_at_next(signals: impl Iterator<Item = i32>) {
     let first = Instant::now();
-    let wait = move || {
-        for signal in signals.forever() {
-            if first.elapsed() > DUPLICATE_WINDOW {
-                std::process::exit(128 + signal);
-            }
+    for signal in signals {
+        if first.elapsed() > DUPLICATE_WINDOW {
+            std::process::exit(128 + signal);
         }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command line uses signals, threads and the clock")]
+fn spawn(wait: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let spawned = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    spawned.map(drop).map_err(|error| cannot_handle(&error))
+}
+
+fn cannot_handle(error: &std::io::Error) -> String {
+    format!("cannot handle signals: {error}")
 }
 
 /// An operation that can be stopped before its first change, and that runs to its end after it.
@@ -82,7 +85,7 @@ impl Changing {
                 say_error(format_args!("interrupted: {text}; another signal ends the process immediately"));
             }
         };
-        at_first(act).map_err(|error| format!("cannot handle signals: {error}"))?;
+        at_first(act)?;
         Ok(changing)
     }
 

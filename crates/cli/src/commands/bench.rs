@@ -29,7 +29,7 @@ use server::metrics::Source;
 use crate::arguments::repeatable;
 use crate::files::Files;
 use crate::metrics;
-use crate::output::{Common, FAILED, Finding, PASSED, USAGE, write_file, write_rows};
+use crate::output::{Common, FAILED, Failure, Finding, PASSED, USAGE, write_plot, write_rows};
 
 /// The config that runs by default.
 const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
@@ -37,6 +37,8 @@ const EXAMPLE_NAME: &str = "examples/hybrid.json";
 
 /// Heading of the reporting flags.
 const REPORTING: &str = "Reporting";
+/// Command of a result of `--validate`.
+const VALIDATE: &str = "bench --validate";
 
 /// The command line of `bench`. Flags can have one dash or two, and `-` or `_`; if a CacheBench flag is repeated, the last one counts, as
 /// in CacheBench.
@@ -111,23 +113,37 @@ enum ClassMemory {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    match load_config(arguments) {
-        Ok(Loaded::Part(kind, warnings)) => validated_part(arguments, kind, &warnings),
-        Ok(Loaded::Config(config)) => {
-            warn(&config, &config.warnings, arguments);
-            if arguments.validate {
-                return match check(&config, arguments) {
-                    Ok(checked) => validated(&config, &checked, arguments),
-                    Err(error) => arguments.common.refuse(&*error),
-                };
-            }
-            match binary_traces(&config) {
-                Err(error) => arguments.common.refuse(&error),
-                Ok(traces) if !traces.is_empty() => make_binary_traces(&config, &traces, arguments),
-                Ok(_) => execute(&config, arguments),
-            }
+    let common = &arguments.common;
+    let config = match load_config(arguments) {
+        Ok(Loaded::Config(config)) => config,
+        Ok(Loaded::Part(kind, warnings)) => {
+            return common.conclude(VALIDATE, &Value::Null, validated_part(arguments, kind, &warnings));
         }
-        Err(error) => arguments.common.refuse(&error),
+        Err(error) => return common.refuse(&error),
+    };
+    warn(&config, &config.warnings, arguments);
+    if arguments.validate {
+        // The exit code is that of a run.
+        return match validated(&config, arguments) {
+            Ok(found) => common.conclude_as(VALIDATE, &config.as_run(), found, ("error", USAGE)),
+            Err(error) => common.refuse(&*error),
+        };
+    }
+    match binary_traces(&config) {
+        Err(error) => common.refuse(&error),
+        Ok(traces) if !traces.is_empty() => {
+            common.conclude("bench", &config.as_run(), make_binary_traces(&config, &traces, arguments))
+        }
+        Ok(_) => match execute(&config, arguments) {
+            Ok(report) if report.passed() => ExitCode::from(PASSED),
+            Ok(report) => {
+                // With --quiet the verdict was not printed.
+                let failures = report.failures().into_iter().filter(|_| common.quiet);
+                failures.for_each(|failure| common.say_failure("failed", &failure));
+                ExitCode::from(FAILED)
+            }
+            Err(error) => common.refuse(&*error),
+        },
     }
 }
 
@@ -140,7 +156,7 @@ struct Checked {
 }
 
 /// Checks everything that can be checked without running.
-fn check(config: &Config, arguments: &Arguments) -> Result<Checked, Box<dyn std::error::Error>> {
+fn check(config: &Config, arguments: &Arguments) -> Result<Checked, Failure> {
     let file = config.file.display();
     let mut stops: Vec<String> = missing_traces(config).iter().map(|it| format!("{file}: {it}")).collect();
     if !config.later.is_empty() {
@@ -184,62 +200,36 @@ fn load_config(arguments: &Arguments) -> Result<Loaded, ConfigError> {
     }
 }
 
-fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
-    let stop = arguments.common.new_stop();
-    if let Err(error) = arguments.common.stop_on_signals(&stop) {
-        return arguments.common.refuse(&error);
-    }
+fn execute(config: &Config, arguments: &Arguments) -> Result<RunReport, Failure> {
     let options = SessionOptions {
         seed: arguments.common.seed(),
         timeout: arguments.timeout(),
         time_all: arguments.report_api_latency,
-        stop,
+        stop: arguments.common.stop()?,
         scale: arguments.scale,
         force: arguments.force,
     };
     // Checked before a run of hours ends with a result that cannot be written.
-    if let Err(error) = check_results(config, arguments) {
-        return arguments.common.refuse(&error);
-    }
-    let session = match Session::open(config, options) {
-        Ok(session) => session,
-        Err(error) => return arguments.common.refuse(&error),
-    };
+    check_results(config, arguments)?;
+    let session = Session::open(config, options)?;
     print_header(config, arguments);
     warn(config, session.warnings(), arguments);
-    match run_session(session, config, arguments) {
-        Ok(report) if report.passed() => ExitCode::from(PASSED),
-        Ok(report) => {
-            // With --quiet the verdict was not printed.
-            let failures = report.failures().into_iter().filter(|_| arguments.common.quiet);
-            failures.for_each(|failure| arguments.common.say_failure("failed", &failure));
-            ExitCode::from(FAILED)
-        }
-        Err(error) => arguments.common.refuse(&*error),
-    }
+    run_session(session, config, arguments)
 }
 
 /// The config requests binary traces instead of a run.
-fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], arguments: &Arguments) -> ExitCode {
-    let failed =
-        |error: binary_trace::Error| arguments.common.refuse(&format!("{}: {error}", config.file.display()));
-    let stop = arguments.common.new_stop();
-    let common = &arguments.common;
-    if let Err(error) = arguments.common.stop_on_signals(&stop) {
-        return arguments.common.refuse(&error);
-    }
-    if let Err(error) = check_results(config, arguments) {
-        return arguments.common.refuse(&error);
-    }
+fn make_binary_traces(
+    config: &Config,
+    traces: &[(ReplayPlan, PathBuf)],
+    arguments: &Arguments,
+) -> Result<Finding, String> {
+    let (common, stop) = (&arguments.common, arguments.common.stop()?);
+    check_results(config, arguments)?;
     let make = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::write(plan, path, &stop, common.quiet);
-    match traces.iter().map(make).collect::<Result<Vec<_>, _>>() {
-        Ok(made) => {
-            let result = json!({ "binary_traces": made.iter().map(Made::json).collect::<Vec<_>>() });
-            let text = made.iter().map(Made::text).collect();
-            common.conclude("bench", &config.as_run(), Ok(Finding { result, text, failures: Vec::new() }))
-        }
-        Err(error) => failed(error),
-    }
+    let made = traces.iter().map(make).collect::<Result<Vec<_>, _>>();
+    let made = made.map_err(|error| format!("{}: {error}", config.file.display()))?;
+    let result = json!({ "binary_traces": made.iter().map(Made::json).collect::<Vec<_>>() });
+    Ok(Finding::new(result, made.iter().map(Made::text).collect()))
 }
 
 fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
@@ -275,11 +265,7 @@ fn interval_format(file: &Path) -> Result<IntervalFormat, String> {
         .ok_or_else(|| format!("{}: an interval file must end in .csv, .jsonl or .parquet", file.display()))
 }
 
-fn run_session(
-    session: Session,
-    config: &Config,
-    arguments: &Arguments,
-) -> Result<RunReport, Box<dyn std::error::Error>> {
+fn run_session(session: Session, config: &Config, arguments: &Arguments) -> Result<RunReport, Failure> {
     let options = ProgressOptions {
         interval: Duration::from_secs(arguments.progress),
         stats_file: arguments.progress_stats_file.clone(),
@@ -304,7 +290,7 @@ fn run_session(
         draw(&report, config, arguments),
         report.lost_events().map_or(Ok(()), |text| Err(text.into())),
     ];
-    kept.into_iter().collect::<Result<(), Box<dyn std::error::Error>>>()?;
+    kept.into_iter().collect::<Result<(), Failure>>()?;
     Ok(report)
 }
 
@@ -314,7 +300,7 @@ fn watched(
     config: &Config,
     arguments: &Arguments,
     progress: &mut dyn Watcher,
-) -> Result<(RunReport, std::io::Result<()>), Box<dyn std::error::Error>> {
+) -> Result<(RunReport, std::io::Result<()>), Failure> {
     let Some(address) = arguments.metrics else { return recorded(session, config, arguments, progress) };
     let live = Arc::new(Live::default());
     let endpoint = metrics::start(address, Arc::new(Figures(Arc::clone(&live))))?;
@@ -341,26 +327,22 @@ fn recorded(
     config: &Config,
     arguments: &Arguments,
     progress: &mut dyn Watcher,
-) -> Result<(RunReport, std::io::Result<()>), Box<dyn std::error::Error>> {
+) -> Result<(RunReport, std::io::Result<()>), Failure> {
     let Some(file) = &arguments.intervals else { return Ok((session.run(config, progress)?, Ok(()))) };
     if is_parquet(file) {
         let report = session.run(config, progress)?;
         let rows: Vec<Value> = report.series.spans().map(|span| intervals::to_json(&span)).collect();
-        return Ok((report, write_rows(file, &rows)));
+        return Ok((report, write_rows(file, &rows).map_err(std::io::Error::other)));
     }
     let mut intervals = IntervalFile::create(file, interval_format(file)?, progress)?;
     let report = session.run(config, &mut intervals)?;
     Ok((report, intervals.finish()))
 }
 
-fn draw(
-    report: &RunReport,
-    config: &Config,
-    arguments: &Arguments,
-) -> Result<(), Box<dyn std::error::Error>> {
+fn draw(report: &RunReport, config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     let Some(file) = &arguments.plot else { return Ok(()) };
     let svg = plot::render(report, &config.file.display().to_string())?;
-    Ok(write_file(file, &Format::of(file)?.encode(svg)?)?)
+    Ok(write_plot(file, svg)?)
 }
 
 fn print_header(config: &Config, arguments: &Arguments) {
@@ -378,7 +360,7 @@ fn print_results(
     results: &[String],
     arguments: &Arguments,
     options: TextOptions,
-) -> std::io::Result<()> {
+) -> Result<(), String> {
     let mut out = String::new();
     for (number, text) in results.iter().enumerate() {
         if results.len() > 1 {
@@ -414,56 +396,39 @@ fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Argume
     }
 }
 
-/// Reports a valid config, and whether it would run on this machine. The exit code is that of a run.
-fn validated(config: &Config, checked: &Checked, arguments: &Arguments) -> ExitCode {
+/// Reports a valid config, and whether it would run on this machine.
+fn validated(config: &Config, arguments: &Arguments) -> Result<Finding, Failure> {
+    let checked = check(config, arguments)?;
     warn(config, &checked.warnings, arguments);
-    if let Err(error) = check_results(config, arguments) {
-        return arguments.common.refuse(&error);
-    }
+    check_results(config, arguments)?;
     let file = config.file.display();
     let (instances, warnings) = (config.instances.len(), config.warnings.len() + checked.warnings.len());
     let would_run = checked.stops.is_empty();
     let here = if would_run { "" } else { ", but a run would stop here" };
     let text = format!("{file}: valid, {instances} instance(s), {warnings} warning(s){here}\n");
     let remarks = config.warnings.iter().map(ToString::to_string);
-    let warnings: Vec<String> = remarks.chain(checked.warnings.iter().cloned()).collect();
+    let warnings: Vec<String> = remarks.chain(checked.warnings).collect();
     let later: Vec<String> =
         config.later.iter().map(|feature| format!("{}: {}", feature.at, feature.message)).collect();
     let world = if config.card.is_some() { "simulated" } else { "real" };
     let result = json!({ "valid": true, "would_run": would_run, "stops": checked.stops, "warnings": warnings,
         "not_supported_yet": later, "world": world });
-    let found = Finding { result, text, failures: checked.stops.clone() };
-    arguments.common.conclude_as("bench --validate", &config.as_run(), found, ("error", USAGE))
-}
-
-/// Writes the result of a check if `--json` is given.
-fn conclude_check(
-    arguments: &Arguments,
-    config: &Value,
-    result: Value,
-    text: String,
-    failures: Vec<String>,
-) -> ExitCode {
-    let found = Ok(Finding { result, text, failures });
-    arguments.common.conclude("bench --validate", config, found)
+    Ok(Finding { result, text, failures: checked.stops })
 }
 
 /// Reports a popularity or size file, which can be checked but not run.
-fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Diagnostic]) -> ExitCode {
+fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Diagnostic]) -> Result<Finding, String> {
     let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
     let spared = Files::default().keeping("input", file.cloned()).writing([arguments.common.result_file()]);
     let file = file.map_or_else(String::new, |file| file.display().to_string());
     if !arguments.validate {
-        let message = format!("{file}: is a {kind}: it cannot run by itself, only a config can refer to it");
-        return arguments.common.refuse(&message);
+        return Err(format!("{file}: is a {kind}: it cannot run by itself, only a config can refer to it"));
     }
     for warning in warnings {
         arguments.common.warn(format_args!("{file}: {warning}"));
     }
-    if let Err(error) = spared.check() {
-        return arguments.common.refuse(&error);
-    }
+    spared.check()?;
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let result = json!({ "valid": true, "warnings": warnings, "not_supported_yet": [] });
-    conclude_check(arguments, &Value::Null, result, format!("{file}: valid, a {kind}\n"), Vec::new())
+    Ok(Finding::new(result, format!("{file}: valid, a {kind}\n")))
 }

@@ -20,10 +20,11 @@ use device::names;
 use serde_json::{Value, json};
 use ssd::model::lifetime::Endurance;
 
-use crate::commands::ssd::ask;
+use crate::commands::confirm::confirm;
 use crate::files::Files;
-use crate::output::{Common, Finding, write_file};
+use crate::output::{Common, Finding, write_plot};
 use crate::quantity;
+use crate::signals::Changing;
 
 /// Headings of the flags for pass criteria and for endurance.
 const CRITERIA: &str = "Pass criteria";
@@ -331,16 +332,17 @@ fn conclude(
     if arguments.plan {
         options.notes.iter().for_each(|note| common.say(&format_args!("note: {note}")));
         let result = json!({ "world": world(subject) });
-        return Ok(Finding { result, text: String::new(), failures: Vec::new() });
+        return Ok(Finding::new(result, String::new()));
     }
     if let Subject::Real(real) = subject
         && !arguments.yes
         && !real.is_made()
     {
         common.check_can_ask()?;
-        ask(&format!("{}: everything on it will be lost.", real.path.display()))?;
+        let question = format!("{}: everything on it will be lost.", real.path.display());
+        confirm(false, &question, &Changing::default())?;
     }
-    arguments.common.stop_on_signals(options.interrupt()).map_err(|error| error.to_string())?;
+    arguments.common.stop_on_signals(options.interrupt())?;
     let found = evaluate(subject, plan, options)?;
     draw(arguments, subject, &found, options)?;
     Ok(finding(subject, &found, options))
@@ -396,7 +398,5 @@ fn draw(
 ) -> Result<(), String> {
     let Some(file) = &arguments.plot else { return Ok(()) };
     let svg = plot::svg(found, &subject.name(), &options.criteria).map_err(|error| error.to_string())?;
-    let picture =
-        Format::of(file).and_then(|format| format.encode(svg)).map_err(|error| error.to_string())?;
-    write_file(file, &picture).map_err(|error| error.to_string())
+    write_plot(file, svg)
 }

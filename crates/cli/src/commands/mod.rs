@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod block;
 pub mod compare;
+mod confirm;
 pub mod evaluate;
 pub mod model;
 pub mod package_files;

@@ -126,7 +126,7 @@ fn conclude(common: &Common, command: &str, answer: Result<Answer, String>) -> E
     let found = answer.and_then(countable).map(|Answer { inputs, formula, source, result }| {
         let text = format!("{}formula  {formula}\nsource   {source}\n{}", lines(&result), lines(&inputs));
         let result = json!({ "inputs": inputs, "formula": formula, "source": source, "result": result });
-        Finding { result, text, failures: Vec::new() }
+        Finding::new(result, text)
     });
     common.conclude(command, &inputs, found)
 }

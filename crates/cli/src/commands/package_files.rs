@@ -7,7 +7,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use serde_json::json;
 
-use crate::output::{Common, Finding};
+use crate::output::{Common, Finding, name_of};
 
 /// The shells that get completions, with the name of the file.
 const SHELLS: [(Shell, &str); 3] =
@@ -27,11 +27,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, cli: Command) -> ExitCode {
     let directory = &arguments.directory;
     let written = write(directory, cli).map_err(|error| format!("{}: {error}", directory.display()));
-    let finding = written.map(|()| Finding {
-        result: json!({ "directory": directory.display().to_string() }),
-        text: String::new(),
-        failures: Vec::new(),
-    });
+    let finding = written.map(|()| Finding::new(json!({ "directory": name_of(directory) }), String::new()));
     arguments.common.conclude("package-files", &json!({}), finding)
 }
 

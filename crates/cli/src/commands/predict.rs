@@ -316,8 +316,7 @@ fn warn_of_cut_replay(arguments: &Arguments, configured: Option<&Configured>, ou
 fn predicted(arguments: &Arguments, configured: Option<&Configured>, plan: &Plan) -> Result<Finding, String> {
     let trace = accesses(arguments, configured, plan)?;
     let names = arguments.reading.input(arguments.traces.clone()).names();
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let progress = |done, total: Option<u64>| {
         arguments.common.set_progress(done, total);
@@ -354,7 +353,7 @@ fn predicted(arguments: &Arguments, configured: Option<&Configured>, plan: &Plan
         text += &target.text(&outcome.points);
     }
     write_parquet(arguments.parquet.as_ref(), &result, "points")?;
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(Finding::new(result, text))
 }
 
 fn dram(text: &str) -> Result<Dram, String> {

@@ -35,9 +35,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn reported(arguments: &Arguments) -> Result<Finding, String> {
     let output = output(arguments)?;
     let written = |page: String| {
-        write_file(&output, page.as_bytes()).map_err(|error| error.to_string())?;
+        write_file(&output, page.as_bytes())?;
         let text = format!("{}\n", output.display());
-        Ok(Finding { result: json!({ "page": name_of(&output) }), text, failures: Vec::new() })
+        Ok(Finding::new(json!({ "page": name_of(&output) }), text))
     };
     if let Some(directory) = arguments.runs.iter().find(|run| run.is_dir()) {
         if arguments.runs.len() > 1 {

@@ -308,8 +308,7 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         input.options.zero_size = ZeroSize::Keep;
     }
     let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let progress = |done, total: Option<u64>| {
         arguments.common.set_progress(done, total);
@@ -341,10 +340,10 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         ));
     }
     if let Some(csv) = &arguments.csv {
-        write_file(csv, report::csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
+        write_file(csv, report::csv(&outcome).as_bytes())?;
     }
     if let Some(csv) = &arguments.interval_csv {
-        write_file(csv, report::series_csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
+        write_file(csv, report::series_csv(&outcome).as_bytes())?;
     }
     if let Some(folder) = &arguments.plot {
         for picture in plot::pictures(&outcome).map_err(|error| error.to_string())? {
@@ -353,7 +352,7 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     }
     let result = report::json(&outcome);
     write_parquet(arguments.parquet.as_ref(), &result, "rows")?;
-    Ok(Finding { result, text: report::text(&outcome), failures: Vec::new() })
+    Ok(Finding::new(result, report::text(&outcome)))
 }
 
 fn typed_size(text: &str) -> Result<TypedSize, String> {

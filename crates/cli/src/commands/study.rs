@@ -65,41 +65,35 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if arguments.names.is_empty() && !arguments.all {
         return list(arguments);
     }
-    let chosen = match arguments.chosen() {
-        Ok(chosen) => chosen,
-        Err(unknown) => return arguments.common.refuse(&unknown),
-    };
+    let config = arguments.config();
+    arguments.common.conclude("study", &config, studied(arguments, &config))
+}
+
+fn studied(arguments: &Arguments, config: &Value) -> Result<Finding, String> {
+    let chosen = arguments.chosen()?;
     if let Some(study) = chosen.iter().find(|study| !arguments.wants(study)) {
         let reason =
             if arguments.trace.is_empty() { StudyError::NeedsLogs } else { StudyError::TakesNoTrace };
-        return arguments.common.refuse(&format!("{} {reason}", study.name));
+        return Err(format!("{} {reason}", study.name));
     }
     if arguments.all && arguments.logs.is_none() && arguments.trace.is_empty() {
         arguments.common.warn("warp: skipped, because it needs --logs");
     }
     if arguments.scale.is_some() && !chosen.iter().any(|study| study.takes_scale) {
-        return arguments.common.refuse(
-            "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have their own scale, or none",
+        return Err(
+            "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have their own scale, or none".into()
         );
     }
     if let Some(scale) = arguments.scale {
-        match scale_warning(scale) {
-            Ok(warning) => warning.iter().for_each(|text| arguments.common.warn(text)),
-            Err(error) => return arguments.common.refuse(&error),
-        }
+        scale_warning(scale)
+            .map_err(|error| error.to_string())?
+            .iter()
+            .for_each(|text| arguments.common.warn(text));
     }
-    let checked = Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check();
-    let checked = checked.and_then(|()| make_folder("--figures", &arguments.figures));
-    if let Err(error) = checked {
-        return arguments.common.refuse(&error);
-    }
-    let stop = arguments.common.new_stop();
-    if let Err(error) = arguments.common.stop_on_signals(&stop) {
-        return arguments.common.refuse(&error);
-    }
-    let config = arguments.config();
-    let made = arguments.runner(&stop).and_then(|runner| run_all(&chosen, &runner, &config, arguments));
-    arguments.common.conclude("study", &config, made)
+    Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check()?;
+    make_folder("--figures", &arguments.figures)?;
+    let stop = arguments.common.stop()?;
+    run_all(&chosen, &arguments.runner(&stop)?, config, arguments)
 }
 
 impl Arguments {
@@ -268,8 +262,8 @@ fn list(arguments: &Arguments) -> ExitCode {
     let about = |study: &Study| json!({ "study": study.name, "title": study.title, "takes_trace": study.takes_trace });
     let studies = STUDIES.iter().map(about);
     let result = json!({ "studies": studies.collect::<Vec<_>>() });
-    let found = Finding { result, text, failures: Vec::new() };
-    arguments.common.conclude("study", &json!({}), Ok(found))
+    let found = Finding::new(result, text);
+    arguments.common.conclude("study", &json!({}), Ok::<_, String>(found))
 }
 
 fn unknown(name: &str) -> String {

@@ -108,7 +108,7 @@ pub fn run(command: &Command) -> ExitCode {
         }
         Command::Generate(command) => super::trace_generate::run(command),
         Command::Formats(arguments) => {
-            arguments.common.conclude("trace formats", &Value::Null, Ok(formats()))
+            arguments.common.conclude("trace formats", &Value::Null, Ok::<_, String>(formats()))
         }
     }
 }
@@ -118,8 +118,7 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     let mut input = arguments.reading.input(arguments.trace.clone());
     input.options.tenants = arguments.tenants.selection();
     let mut trace = input.open().map_err(|error| error.to_string())?;
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let surveyed = trace::survey(&mut *trace, &stop, arguments.common.quiet);
     let (survey, names, report) = surveyed.map_err(|error| error.to_string())?;
     // The program that feeds a pipe may have been interrupted too, so the end is not the trace's.
@@ -137,7 +136,7 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
         if was_stopped { "stopped early: the figures cover the rows read up to then\n" } else { "" };
     let message = survey_text(&survey, &report);
     let text = format!("{message}{tenants}{stopped}{}", reading_text(&report, false));
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(Finding::new(result, text))
 }
 
 /// The error if nothing was counted.
@@ -267,7 +266,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
     // The writer checks whether the output can be created.
     Files::reading(&arguments.inputs).writing(outputs).check_distinct()?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    arguments.common.check_result_file()?;
     let mut input = arguments.reading.input(arguments.inputs.clone());
     input.options.tenants = arguments.tenants.selection();
     let target = match target_for(arguments.to, &arguments.output)? {
@@ -283,8 +282,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
         input.options.zero_size = ZeroSize::Keep;
     }
     let to_text = |error: trace::Error| error.to_string();
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let quiet = arguments.common.quiet;
     let (written, report) = if target == Target::Binary {
         trace::copy(&input, &arguments.output, &stop, quiet).map_err(to_text)?
@@ -302,7 +300,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
         "written": trace::written_json(&written),
         "reading": trace::report_json(&report),
     });
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(Finding::new(result, text))
 }
 
 /// The message about a written trace.
@@ -323,11 +321,8 @@ fn formats() -> Finding {
             "detectable": format.is_detectable(),
         })
     };
-    Finding {
-        result: json!({ "formats": FORMATS.iter().map(each).collect::<Vec<_>>() }),
-        text: text.collect(),
-        failures: Vec::new(),
-    }
+    let result = json!({ "formats": FORMATS.iter().map(each).collect::<Vec<_>>() });
+    Finding::new(result, text.collect())
 }
 
 /// Parses the name of a format to write.

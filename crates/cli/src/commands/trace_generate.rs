@@ -15,7 +15,6 @@ use super::trace::{target, target_for, written_message};
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, usage_error};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 
 /// The workloads.
 #[derive(Debug, Subcommand)]
@@ -203,11 +202,7 @@ fn conclude(
     requests: u64,
     config: &Value,
 ) -> ExitCode {
-    let outputs = [Some(writing.output.as_path()), writing.common.result_file()];
-    let checked = Files::default().writing(outputs).check_distinct();
-    let checked =
-        checked.and_then(|()| writing.common.check_result_file().map_err(|error| error.to_string()));
-    let found = checked.and_then(|()| write(writing, make, requests));
+    let found = write(writing, make, requests);
     writing.common.conclude(&format!("trace generate {name}"), config, found)
 }
 
@@ -216,9 +211,10 @@ fn write(
     make: impl FnOnce(&Stop) -> Option<Box<dyn Accesses>>,
     requests: u64,
 ) -> Result<Finding, String> {
-    let quiet = writing.common.quiet;
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let outputs = [Some(writing.output.as_path()), writing.common.result_file()];
+    Files::default().writing(outputs).check_distinct()?;
+    writing.common.check_result_file()?;
+    let (stop, quiet) = (writing.common.stop()?, writing.common.quiet);
     let target = target_for(writing.to, &writing.output)?;
     let mut workload = make(&stop).ok_or_else(|| trace::Error::Interrupted.to_string())?;
     let written = trace::write(&mut *workload, Some(requests), &writing.output, target, &stop, quiet);
@@ -228,5 +224,5 @@ fn write(
         let _ = writeln!(text, "note: {loss}");
     }
     let result = json!({ "output": name_of(&writing.output), "written": trace::written_json(&written) });
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(Finding::new(result, text))
 }

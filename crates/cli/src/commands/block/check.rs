@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bench::run::stop::Stop;
 use block::volume::{Check, Recovery, Volume, VolumeErrorKind};
 use clap::Args;
 use daemon::devices::{Access, Devices};
@@ -18,7 +17,6 @@ use serde_json::json;
 
 use super::result_file::spare;
 use crate::output::{Common, Finding};
-use crate::signals::stop_on_signals;
 
 /// The command line of `block check`.
 #[derive(Debug, Args)]
@@ -42,8 +40,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn check(arguments: &Arguments) -> Result<Finding, String> {
     spare(&arguments.common, arguments.devices.names())?;
     let [flash, disk] = arguments.devices.open(Access::Read)?;
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let timer = Arc::new(SystemTimer::default());
     let checking = Volume::check_of(
         flash,

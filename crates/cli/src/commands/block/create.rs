@@ -20,9 +20,9 @@ use device::event_loop::wait_for;
 use device::size::parse_size;
 use serde_json::{Value, json};
 
-use super::confirm::confirm;
 use super::result_file::spare;
 use super::shape::Shape;
+use crate::commands::confirm::confirm;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
 
@@ -135,7 +135,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
         files.reserve("--flash-size", &devices.flash).inspect_err(|_| os_identity.remove_mark(uuid))?;
     }
     files.keep();
-    Ok(Finding { result: result_json(&made), text: text(arguments, &made), failures: Vec::new() })
+    Ok(Finding::new(result_json(&made), text(arguments, &made)))
 }
 
 /// Removes the labels of a cache whose creation failed; returns what to add to the error. If a superblock was written, there is a cache,

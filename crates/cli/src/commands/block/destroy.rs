@@ -17,9 +17,9 @@ use device::timer::SystemTimer;
 use device::{Device, Request, contents};
 use serde_json::json;
 
-use super::confirm::confirm;
 use super::result_file::spare;
 use super::ublk::delete_orphan;
+use crate::commands::confirm::confirm;
 use crate::output::{Common, Finding, say_error};
 use crate::signals::Changing;
 

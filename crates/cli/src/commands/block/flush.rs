@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use bench::run::stop::Stop;
 use daemon::control;
 use daemon::operations;
 use device::names::noun;
@@ -10,7 +9,6 @@ use serde_json::Value;
 
 use super::cached::Arguments;
 use crate::output::Finding;
-use crate::signals::stop_on_signals;
 
 /// Runs `block flush`.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -24,8 +22,7 @@ fn flush(arguments: &Arguments) -> Result<Finding, String> {
         |path| control::ask(path, "flush", progress),
         |volume| {
             // Blocks written back so far stay clean, and the cache is closed.
-            let stop = Stop::default();
-            stop_on_signals(&stop).map_err(|error| error.to_string())?;
+            let stop = arguments.common.stop()?;
             operations::flush(volume, |left| {
                 progress(left);
                 !stop.is_set()
@@ -39,7 +36,7 @@ fn flush(arguments: &Arguments) -> Result<Finding, String> {
     let blocks = noun(before, "block");
     let text =
         format!("wrote back {before} dirty {blocks} in {seconds:.1} s; {left} became dirty meanwhile\n");
-    Ok(Finding { result: answer, text, failures: Vec::new() })
+    Ok(Finding::new(answer, text))
 }
 
 fn text(progress: &Value) -> String {

@@ -52,5 +52,5 @@ fn grow(arguments: &Arguments) -> Result<Finding, String> {
 fn finding(result: Value) -> Finding {
     let text =
         format!("the disk has {} bytes now; it had {}\n", result["disk_bytes"], result["disk_bytes_before"]);
-    Finding { result, text, failures: Vec::new() }
+    Finding::new(result, text)
 }

@@ -2,7 +2,6 @@
 
 mod cached;
 mod check;
-mod confirm;
 mod create;
 mod destroy;
 mod flush;

@@ -20,7 +20,7 @@ use device::timer::SystemTimer;
 use serde_json::Value;
 
 use super::cached::Cached;
-use super::confirm::confirm;
+use crate::commands::confirm::confirm;
 use crate::output::{Common, Finding, say_error};
 use crate::signals::Changing;
 
@@ -124,7 +124,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
         "serve it: flashwright block serve --flash {to} --disk {} --socket PATH",
         devices.disk
     );
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(Finding::new(result, text))
 }
 
 /// Requests from the server at `server` that it moves its cache to another flash.
@@ -151,7 +151,8 @@ fn replace_served(
             "warning: the superblock of the old flash cannot be overwritten: never serve it with this disk again",
         );
     }
-    Ok(Finding { text: text(to, &result), result, failures: Vec::new() })
+    let text = text(to, &result);
+    Ok(Finding::new(result, text))
 }
 
 /// The result as text.

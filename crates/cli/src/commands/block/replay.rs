@@ -7,7 +7,6 @@ use bench::bar::{Bar, Unit};
 use bench::block::source::{BLOCK_FORMATS, BlockFormat, BlockTraceOptions, InnodbConfig};
 use bench::block::{DiskModel, Outcome, Source, Summary, heat, report, side_by_side};
 use bench::chart::{Chart, Line};
-use bench::run::stop::Stop;
 use bench::trace::Events;
 use block::sets::{Preset, SetPolicy, SetsConfig};
 use clap::{Args, ValueEnum};
@@ -20,7 +19,6 @@ use super::shape::Shape;
 use crate::files::Files;
 use crate::output::{Common, Finding, make_folder, names_of, write_picture};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 use crate::trace_flags::events;
 
 /// Insertion points of a sweep.
@@ -116,8 +114,7 @@ fn replay(arguments: &Arguments) -> Result<Finding, String> {
     if let Some(directory) = &arguments.figures {
         make_folder("--figures", directory)?;
     }
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let bar = Bar::new(Unit::Steps, arguments.common.quiet);
     let advance = |requests: u64| bar.set(requests, requests, "requests");
     let configs: Vec<SetsConfig> = caches.iter().map(|(_, config)| *config).collect();

@@ -8,7 +8,6 @@ use clap::Args;
 use daemon::status::prometheus;
 use daemon::{Daemon, Options, StatusReader, Stopped};
 use server::metrics::Source;
-use signal_hook::iterator::Signals;
 
 use super::result_file::spare;
 use crate::files::Files;
@@ -40,8 +39,7 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
         .writing([options.recording(), common.result_file()])
         .check_distinct()?;
     // Before the first client, so that a signal during the opening of the volume is not lost.
-    let mut signals =
-        Signals::new(signals::of_end()).map_err(|error| format!("cannot handle signals: {error}"))?;
+    let mut signals = signals::of_end()?;
     let address = metrics::permitted(options.metrics(), options.allows_remote(), "--allow-remote")?;
     let daemon = Daemon::start(options)?;
     let endpoint =
@@ -61,7 +59,7 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     signals.forever().next();
     service_manager::report_stopping();
     common.say("closing: finishing requests in flight; another signal exits immediately");
-    signals::exit_at_another(signals).map_err(|error| format!("cannot handle signals: {error}"))?;
+    signals::exit_at_another(signals)?;
     drop(endpoint);
     let Stopped { result, failures } = daemon.stop(&|message| common.say(message));
     Ok(Finding { result, text: String::new(), failures })

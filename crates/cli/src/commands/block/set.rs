@@ -53,7 +53,7 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
             let _ = writeln!(text, "{name}={value}");
         }
     }
-    Ok(Finding { result: answer, text, failures: Vec::new() })
+    Ok(Finding::new(answer, text))
 }
 
 /// All settings, with their values if a cache is selected.
@@ -74,5 +74,5 @@ fn list(settings: Option<Value>) -> Finding {
         }
         None => text += "with --socket, --ublk or --flash and --disk: their values in that cache\n",
     }
-    Finding { result, text, failures: Vec::new() }
+    Finding::new(result, text)
 }

@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn progress(arguments: &Arguments) -> Result<Finding, String> {
     if arguments.alert_rules {
         let (result, text) = (json!({ "world": "real" }), prometheus::ALERT_RULES.to_owned());
-        return Ok(Finding { result, text, failures: Vec::new() });
+        return Ok(Finding::new(result, text));
     }
     spare(&arguments.common, arguments.flash.iter().chain(&arguments.disk))?;
     spare_server(&arguments.common, &arguments.target)?;
@@ -74,7 +74,7 @@ fn progress(arguments: &Arguments) -> Result<Finding, String> {
         return Ok(Finding { result: status, text, failures });
     }
     let text = if arguments.prometheus { prometheus::text(&status) } else { figures::text(&status) };
-    Ok(Finding { result: status, text, failures: Vec::new() })
+    Ok(Finding::new(status, text))
 }
 
 /// The cache that the disk belongs to, as JSON and text, and the error if it is not the cache with UUID `uuid`.

@@ -8,7 +8,7 @@ use block::ublk::{self, DeviceState, DeviceStatus};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::confirm::confirm;
+use crate::commands::confirm::confirm;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
 
@@ -58,7 +58,7 @@ pub fn run(command: &Command) -> ExitCode {
 fn list() -> Result<Finding, String> {
     let devices = ublk::devices().map_err(|error| error.to_string())?;
     let result = json!({ "world": "real", "devices": devices.iter().map(of_device).collect::<Vec<_>>() });
-    Ok(Finding { result, text: text(&devices), failures: Vec::new() })
+    Ok(Finding::new(result, text(&devices)))
 }
 
 fn of_device(device: &DeviceStatus) -> Value {
@@ -104,11 +104,7 @@ fn delete(arguments: &DeleteArguments) -> Result<Finding, String> {
     changing.begin()?;
     ublk::delete(number).map_err(|error| error.to_string())?;
     let text = format!("deleted {}\n", device.path().display());
-    Ok(Finding {
-        result: json!({ "world": "real", "deleted": of_device(device) }),
-        text,
-        failures: Vec::new(),
-    })
+    Ok(Finding::new(json!({ "world": "real", "deleted": of_device(device) }), text))
 }
 
 fn device_list(devices: &[DeviceStatus]) -> String {

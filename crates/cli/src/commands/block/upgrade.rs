@@ -27,5 +27,5 @@ fn upgrade(arguments: &Arguments) -> Result<Finding, String> {
     } else {
         format!("the cache now has format {now}; versions that know only format {before} will refuse it\n")
     };
-    Ok(Finding { result: answer, text, failures: Vec::new() })
+    Ok(Finding::new(answer, text))
 }

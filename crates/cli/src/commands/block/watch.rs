@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use daemon::control;
 use serde_json::Value;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::output::Common;
 
@@ -39,11 +38,7 @@ const PAGE: usize = 20;
 /// further one.
 #[expect(clippy::disallowed_methods, reason = "the command line may sleep")]
 pub fn run(path: &Path, common: &Common) -> Result<(Value, Option<String>), String> {
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        let registered = signal_hook::flag::register(signal, std::sync::Arc::clone(&stop));
-        registered.map_err(|error| format!("cannot handle signals: {error}"))?;
-    }
+    let stop = common.stop()?;
     let ask = || control::ask(path, "status", |_| {});
     let mut before = ask()?;
     control::part_of_cache(&before, "counters")?;
@@ -52,7 +47,7 @@ pub fn run(path: &Path, common: &Common) -> Result<(Value, Option<String>), Stri
             break;
         }
         std::thread::sleep(Duration::from_secs(1));
-        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+        if stop.is_set() {
             break;
         }
         let now = match ask() {
@@ -70,7 +65,7 @@ pub fn run(path: &Path, common: &Common) -> Result<(Value, Option<String>), Stri
 
 /// Prints a line; returns whether the reader still reads.
 fn is_read(common: &Common, line: &str) -> Result<bool, String> {
-    common.print(&format!("{line}\n")).map_err(|error| error.to_string())
+    common.print(&format!("{line}\n"))
 }
 
 fn heading() -> String {

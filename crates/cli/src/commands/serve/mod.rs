@@ -18,7 +18,6 @@ use device::open::DeviceSpec;
 use serde_json::json;
 use server::protocol::AllowedCommands;
 use server::{Counter, Credentials, Options, Server, Tenant, Tenants, Tls};
-use signal_hook::iterator::Signals;
 
 use crate::output::{Common, Finding};
 use crate::{metrics, service_manager, signals};
@@ -57,8 +56,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     let metrics_address = metrics::permitted(settings.metrics, settings.insecure, "--insecure")?;
     check_recovery(settings)?;
     // Before the cache is opened, so that no signal is lost.
-    let mut signals =
-        Signals::new(signals::of_end()).map_err(|error| format!("cannot handle signals: {error}"))?;
+    let mut signals = signals::of_end()?;
     let (cache, engine) = open(settings)?;
     let cache = Arc::new(cache);
     if let (Some(flash), Some(message)) = (&settings.flash, engine.and_then(Engine::warning)) {
@@ -89,7 +87,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     common.say(
         "closing: writing items in DRAM to flash; another signal exits immediately and loses the cache's content",
     );
-    signals::exit_at_another(signals).map_err(|error| format!("cannot handle signals: {error}"))?;
+    signals::exit_at_another(signals)?;
     let counts =
         Counter::ALL.iter().map(|counter| (counter.name().to_owned(), server.counter(*counter).into()));
     let counts: serde_json::Map<_, _> = counts.collect();

@@ -53,7 +53,7 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
     if arguments.card.is_some() {
         text.push_str(&sources(&cards[0]));
     }
-    Ok(Finding { result: json!({ "cards": cards }), text, failures: Vec::new() })
+    Ok(Finding::new(json!({ "cards": cards }), text))
 }
 
 /// The workload of the endurance rating, if the card gives it.

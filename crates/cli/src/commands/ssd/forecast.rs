@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use ssd::Card;
 
+use super::read_log;
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of};
 use crate::quantity;
@@ -80,25 +81,18 @@ fn found(arguments: &Arguments) -> Result<Finding, String> {
         return Err("--op: must be above 0%".into());
     }
     let wrap_capacities = wrap(arguments)?;
-    let name = name_of(&arguments.log);
-    let text = std::fs::read_to_string(&arguments.log).map_err(|error| format!("{name}: {error}"))?;
-    let log =
-        DriveLog::parse(&text, arguments.series.as_deref()).map_err(|error| format!("{name}: {error}"))?;
-    for warning in &log.warnings {
-        arguments.common.warn(format_args!("{name}: {warning}"));
-    }
+    let log = read_log(&arguments.log, arguments.series.as_deref(), &arguments.common)?;
     let forecast = forecast(&log, Known { capacity_bytes, op_ratio, wrap_capacities });
     let expected = card.map(|card| expected(arguments, &card, &log)).transpose()?.flatten();
     let text = text_of(&forecast) + &expected.map_or_else(String::new, text_of_expected);
-    Ok(Finding { result: result(&forecast, expected), text, failures: Vec::new() })
+    Ok(Finding::new(result(&forecast, expected), text))
 }
 
 /// The end of the test by the model; `None` without a job file.
 fn expected(arguments: &Arguments, card: &Card, log: &DriveLog) -> Result<Option<Expected>, String> {
     let Some(path) = &arguments.job else { return Ok(None) };
     let file = jobs::load(path)?;
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let test = Test { card, file: &file, capacities: arguments.capacities, seed: arguments.common.seed() };
     let expected = test.expected(log, &stop).map_err(|error| format!("{}: {error}", path.display()))?;
     expected.map(Some).ok_or_else(|| "interrupted: the model run has not ended".into())

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::drive::learn::{Fit, Observed, Settings, learn};
-use bench::drive::log::DriveLog;
 use bench::jobs::mixed::Mixed;
 use bench::jobs::{self, JobFile};
 use bench::study::Progress;
@@ -13,6 +12,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use ssd::{Card, VictimPolicy};
 
+use super::read_log;
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, names_of, write_file};
 use crate::quantity;
@@ -83,8 +83,7 @@ fn found(arguments: &Arguments) -> Result<Finding, String> {
     Files::reading(&inputs).writing(outputs).check()?;
     let base = base(arguments)?;
     let observed = observed(arguments)?;
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let settings = Settings { base: &base, policies: VictimPolicy::ALL, seed: arguments.common.seed() };
     let progress = Progress::new(arguments.common.quiet);
     let mut fit = learn(&observed, &settings, &stop, &progress).map_err(|error| error.to_string())?;
@@ -93,9 +92,9 @@ fn found(arguments: &Arguments) -> Result<Finding, String> {
     }
     fit.warnings.iter().for_each(|warning| arguments.common.warn(warning));
     if let Some(file) = &arguments.out {
-        write_file(file, fit.card.to_toml().as_bytes()).map_err(|error| error.to_string())?;
+        write_file(file, fit.card.to_toml().as_bytes())?;
     }
-    Ok(Finding { result: result(&fit), text: text_of(&fit), failures: Vec::new() })
+    Ok(Finding::new(result(&fit), text_of(&fit)))
 }
 
 fn base(arguments: &Arguments) -> Result<Card, String> {
@@ -130,13 +129,10 @@ fn observed(arguments: &Arguments) -> Result<Vec<Observed>, String> {
     }
     let observe = |number: usize| {
         let path = logs.get(number).unwrap_or(&logs[0]);
-        let name = name_of(path);
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
         let series = series.get(number).map(String::as_str);
-        let log = DriveLog::parse(&text, series).map_err(|error| format!("{name}: {error}"))?;
-        log.warnings.iter().for_each(|warning| arguments.common.warn(format_args!("{name}: {warning}")));
+        let log = read_log(path, series, &arguments.common)?;
         let file = file_of(arguments, number)?;
-        Ok(Observed { name: series.map_or(name, str::to_owned), log, file })
+        Ok(Observed { name: series.map_or_else(|| name_of(path), str::to_owned), log, file })
     };
     (0..count).map(observe).collect()
 }

@@ -10,10 +10,10 @@ mod run;
 mod trim;
 mod wear;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) use real::ask;
-
+use bench::drive::log::DriveLog;
 use clap::Subcommand;
 
 use crate::output::Common;
@@ -65,4 +65,13 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Precondition(arguments) => precondition::run(arguments),
         Command::Wear(arguments) => wear::run(arguments),
     }
+}
+
+/// Reads a log of a drive's write counters, and prints its warnings.
+fn read_log(path: &Path, series: Option<&str>, common: &Common) -> Result<DriveLog, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let log = DriveLog::parse(&text, series).map_err(|error| failed(&error))?;
+    log.warnings.iter().for_each(|warning| common.warn(failed(warning)));
+    Ok(log)
 }

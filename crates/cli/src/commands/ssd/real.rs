@@ -1,6 +1,5 @@
 //! Shared by the commands on real drives: consent to destroy data, and results.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use bench::drive::{self, text};
@@ -8,9 +7,10 @@ use bench::run::stop::Stop;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::commands::confirm::confirm;
 use crate::files::Files;
 use crate::output::{Common, Finding};
-use crate::signals::stop_on_signals;
+use crate::signals::Changing;
 
 /// Refuses output files that are the device or cannot be written, before the device is changed.
 pub(super) fn spare<'a>(
@@ -34,41 +34,22 @@ pub(super) struct ConfirmFlags {
 /// Checks that the result can be written, opens the device exclusively, asks the user, and runs `action`.
 pub(super) fn destroy(
     path: &Path,
-    confirm: &ConfirmFlags,
+    flags: &ConfirmFlags,
     common: &Common,
     action: impl FnOnce(&dyn drive::Device, &Stop) -> Result<Finding, String>,
 ) -> Result<Finding, String> {
     spare(path, [common.result_file()])?;
     let device = drive::open_whole(path).map_err(|error| error.to_string())?;
     if let Some(held) =
-        drive::foreign(path, &*device).map_err(|error| error.to_string())?.filter(|_| !confirm.force)
+        drive::foreign(path, &*device).map_err(|error| error.to_string())?.filter(|_| !flags.force)
     {
         return Err(format!("{} holds {held}; --force destroys it", path.display()));
     }
     let capacity = text::bytes(device.geometry().capacity_bytes.into());
-    if !confirm.yes {
-        ask(&format!("{}: {capacity}. Everything on it will be lost.", path.display()))?;
-    }
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let question = format!("{}: {capacity}. Everything on it will be lost.", path.display());
+    confirm(flags.yes, &question, &Changing::default())?;
+    let stop = common.stop()?;
     action(&*device, &stop)
-}
-
-/// Asks the user to confirm the loss of data.
-pub(crate) fn ask(warning: &str) -> Result<(), String> {
-    let input = std::io::stdin();
-    if !input.is_terminal() {
-        return Err(format!("{warning} Standard input is not a terminal: confirm with --yes"));
-    }
-    let _ = write!(std::io::stderr(), "{warning} Type yes to continue: ");
-    let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    let read = input.lock().read_line(&mut answer);
-    if read.is_ok() && answer.trim() == "yes" {
-        Ok(())
-    } else {
-        Err("not confirmed: nothing was done".into())
-    }
 }
 
 /// The configuration in the result file.
@@ -79,5 +60,5 @@ pub(super) fn config(device: &Path) -> Value {
 /// A result of a real drive.
 pub(super) fn finding(mut result: Value, text: String) -> Finding {
     result["world"] = "real".into();
-    Finding { result, text, failures: Vec::new() }
+    Finding::new(result, text)
 }

@@ -132,7 +132,7 @@ fn gc_help() -> String {
 
 fn prepare(arguments: &Arguments) -> Result<(Card, Shape), String> {
     unheeded::check(arguments)?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    arguments.common.check_result_file()?;
     let card = Card::load(&arguments.card).and_then(|card| card.scaled(arguments.scale));
     let card = card.map_err(|error| error.to_string())?;
     let mut shape = card.shape(true);
@@ -225,8 +225,7 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
     arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
     let upkeep = arguments.upkeep(card);
     pace::hint(arguments, &layout);
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let (counted, state, stats, latency) = if arguments.timed {
         let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
         let (counted, latency) = arguments.run_timed(&mut drive, &stop);

@@ -6,19 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::drive::log::DriveLog;
 use bench::drive::wear::{CSV_HEADER, Sample, Watched};
 use bench::drive::{json, text};
 use bench::picture::Format;
-use bench::run::stop::Stop;
 use clap::Args;
 use serde_json::json;
 
+use super::read_log;
 use super::real::{config, finding, spare};
 use crate::files::Files;
-use crate::output::{Common, Finding, name_of, write_file};
+use crate::output::{Common, Finding, name_of, write_plot};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 
 /// The command line of `ssd wear`.
 #[derive(Debug, Args)]
@@ -64,18 +62,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn of_log(path: &Path, arguments: &Arguments) -> Result<Finding, String> {
     let outputs = [arguments.common.result_file(), arguments.plot.as_deref()];
     Files::reading(arguments.log.as_slice()).writing(outputs).check()?;
-    let format = arguments.plot.as_deref().map(Format::of).transpose();
-    let format = format.map_err(|error| format!("--plot: {error}"))?;
-    let name = name_of(path);
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
-    let log =
-        DriveLog::parse(&text, arguments.series.as_deref()).map_err(|error| format!("{name}: {error}"))?;
-    log.warnings.iter().for_each(|warning| arguments.common.warn(format_args!("{name}: {warning}")));
-    if let (Some(file), Some(format)) = (&arguments.plot, format) {
-        let title = arguments.series.clone().unwrap_or_else(|| name.clone());
-        let svg = log.svg(&title).map_err(|error| error.to_string())?;
-        let bytes = format.encode(svg).map_err(|error| error.to_string())?;
-        write_file(file, &bytes).map_err(|error| error.to_string())?;
+    if let Some(file) = &arguments.plot {
+        Format::of(file).map_err(|error| format!("--plot: {error}"))?;
+    }
+    let log = read_log(path, arguments.series.as_deref(), &arguments.common)?;
+    if let Some(file) = &arguments.plot {
+        let title = arguments.series.clone().unwrap_or_else(|| name_of(path));
+        write_plot(file, log.svg(&title).map_err(|error| error.to_string())?)?;
     }
     let end = log.host_bytes() as f64;
     let [all, half, tenth] = [0.0, 0.5, 0.9].map(|from| log.dlwa_between(from * end, end));
@@ -92,13 +85,12 @@ fn of_log(path: &Path, arguments: &Arguments) -> Result<Finding, String> {
         "host writes          {:.3} TB\nwrite amplification  {all:.3}, last half {half:.3}, last tenth {tenth:.3}\n",
         end / 1e12
     );
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(Finding::new(result, text))
 }
 
 fn watch(device: &Path, arguments: &Arguments) -> Result<Finding, Box<dyn std::error::Error>> {
     spare(device, [arguments.csv.as_deref(), arguments.common.result_file()])?;
-    let stop = Stop::default();
-    stop_on_signals(&stop)?;
+    let stop = arguments.common.stop()?;
     let mut watched = Watched::open(device)?;
     let mut csv = arguments.csv.as_deref().map(csv_file).transpose()?;
     let mut shown = Shown { arguments, header: false };

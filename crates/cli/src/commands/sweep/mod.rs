@@ -85,16 +85,15 @@ fn swept(arguments: &Arguments) -> Result<Finding, String> {
         crate::check_arguments(cell.arguments()).map_err(|error| format!("cell {}: {error}", cell.number))?;
     }
     let cells = results::keyed(&plan, cells)?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
-    arguments.parquet.iter().try_for_each(|file| check_writable(file)).map_err(|error| error.to_string())?;
+    arguments.common.check_result_file()?;
+    arguments.parquet.iter().try_for_each(|file| check_writable(file))?;
     let results = Results::open(&arguments.out)?;
     if arguments.dry_run {
         return Ok(listed(&cells, &results));
     }
     let wanted = if arguments.combine { 0..0 } else { 0..cells.len() };
     let pending: Vec<usize> = wanted.clone().filter(|place| !results.is_done(&cells[*place].key)).collect();
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let run = Run {
         cells: &cells,
         results: &results,
@@ -125,7 +124,7 @@ fn swept(arguments: &Arguments) -> Result<Finding, String> {
         result["rows"] = rows.len().into();
         if let Some(parquet) = &arguments.parquet {
             result["parquet"] = name_of(parquet).into();
-            write_rows(parquet, &rows).map_err(|error| error.to_string())?;
+            write_rows(parquet, &rows)?;
         }
         text += &format!("{}: {} rows\n", file.display(), rows.len());
     }
@@ -152,7 +151,7 @@ fn listed(cells: &[Keyed], results: &Results) -> Finding {
     );
     let result =
         json!({ "cells": each.collect::<Vec<Value>>(), "pending": pending, "estimated_seconds": seconds });
-    Finding { result, text, failures: Vec::new() }
+    Finding::new(result, text)
 }
 
 /// A sweep in progress.

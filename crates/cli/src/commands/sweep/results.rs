@@ -70,7 +70,7 @@ impl Results {
         // equal in containers that share the directory.
         let random = RandomState::new().build_hasher().finish();
         let part = self.directory.join(format!("cells/.{}.{random:016x}.part", keyed.key));
-        write_file(&part, text.as_bytes()).map_err(|error| error.to_string())?;
+        write_file(&part, text.as_bytes())?;
         let file = self.cell_file(&keyed.key);
         match std::fs::rename(&part, &file) {
             // Another thread has run an equal cell.
@@ -104,7 +104,7 @@ impl Results {
             }
         }
         let file = self.directory.join("results.jsonl");
-        write_file(&file, text.as_bytes()).map_err(|error| error.to_string())?;
+        write_file(&file, text.as_bytes())?;
         Ok((file, all))
     }
 

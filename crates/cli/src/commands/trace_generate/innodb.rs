@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::block::source::InnodbConfig;
 use bench::block::{Source, record};
-use bench::run::stop::Stop;
 use bench::trace::Target;
 use clap::Args;
 use device::names::noun;
@@ -15,7 +14,6 @@ use serde_json::{Value, json};
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 
 /// The command line of `trace generate innodb`.
 #[derive(Debug, Args)]
@@ -43,15 +41,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, String> {
     let Arguments { operations, output, common } = arguments;
     Files::default().writing([Some(output.as_path()), common.result_file()]).check_distinct()?;
-    common.check_result_file().map_err(|error| error.to_string())?;
+    common.check_result_file()?;
     if Target::of_name(output) != Some(Target::PLAIN) {
         let name = output.display();
         return Err(format!(
             "--output {name}: requests to a block device are written as CSV, and the name says otherwise"
         ));
     }
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = common.stop()?;
     let mut source = Source::innodb(workload, common.seed(), *operations, 0);
     let bar = Bar::new(Unit::Custom, common.quiet);
     let advance = |requests: u64| bar.set(requests, requests, format!("{requests} requests"));
@@ -69,7 +66,7 @@ fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, Strin
         noun(written.writes, "write"),
     );
     let result = json!({ "output": name_of(output), "written": record::json(&written) });
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(Finding::new(result, text))
 }
 
 fn config(arguments: &Arguments, workload: &InnodbConfig) -> Value {

@@ -12,7 +12,7 @@ use ssd::{Card, Drive, Shape};
 
 use super::Arguments;
 use crate::files::Files;
-use crate::output::{Finding, write_file, write_parquet};
+use crate::output::{Finding, write_file, write_parquet, write_plot};
 use crate::quantity;
 
 /// Help heading of the job flags.
@@ -74,8 +74,7 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     for warning in file.warnings.iter().chain(&plan.warnings) {
         arguments.common.warn(format_args!("{}, {warning}", path.display()));
     }
-    let stop = arguments.common.new_stop();
-    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.stop()?;
     let upkeep = arguments.upkeep(card);
     let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
@@ -99,14 +98,12 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
         });
     bar.finish();
     if let Some(csv) = &flags.csv {
-        write_file(csv, curve::csv(&outcome.intervals).as_bytes()).map_err(|error| error.to_string())?;
+        write_file(csv, curve::csv(&outcome.intervals).as_bytes())?;
     }
     if let Some(picture) = &flags.plot {
         let title = format!("{} on {}", path.display(), card.name);
         let svg = plot::svg(&title, &outcome.intervals, capacity_bytes).map_err(|error| error.to_string())?;
-        let bytes =
-            Format::of(picture).and_then(|format| format.encode(svg)).map_err(|error| error.to_string())?;
-        write_file(picture, &bytes).map_err(|error| error.to_string())?;
+        write_plot(picture, svg)?;
     }
     let state = drive.ftl().check().err();
     let mut result = report::json(&outcome, shape.page_bytes);
