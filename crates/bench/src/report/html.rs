@@ -25,6 +25,40 @@ impl Html {
         self
     }
 
+    /// Appends an element for each text.
+    pub fn elements(
+        &mut self,
+        tag: &'static str,
+        texts: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> &mut Self {
+        for text in texts {
+            self.element(tag, text.as_ref());
+        }
+        self
+    }
+
+    /// Appends a list, unless it is empty.
+    pub fn list(&mut self, lines: &[String]) -> &mut Self {
+        match lines {
+            [] => self,
+            lines => self.markup("<ul>").elements("li", lines).markup("</ul>\n"),
+        }
+    }
+
+    /// Appends a table that scrolls sideways: a head for each column, and the rows that `rows` appends.
+    pub fn table(
+        &mut self,
+        class: &'static str,
+        heads: impl IntoIterator<Item = impl AsRef<str>>,
+        rows: impl FnOnce(&mut Self),
+    ) -> &mut Self {
+        let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+        let _ = write!(self.0, "<div class=\"scroll\"><table{class}>\n<thead><tr>");
+        self.elements("th", heads).markup("</tr></thead>\n<tbody>\n");
+        rows(self);
+        self.markup("</tbody></table></div>\n")
+    }
+
     /// Appends an element with escaped text and a tooltip.
     pub fn explained(&mut self, tag: &'static str, text: &str, explanation: &str) -> &mut Self {
         let _ = write!(self.0, "<{tag} title=\"{}\">{}</{tag}>", escape(explanation), escape(text));
@@ -47,12 +81,6 @@ impl Html {
     /// Appends an SVG of this program, in which the drawing library escaped all text.
     pub fn drawing(&mut self, svg: &str) -> &mut Self {
         self.0 += svg;
-        self
-    }
-
-    /// Appends another fragment.
-    pub fn append(&mut self, piece: &Self) -> &mut Self {
-        self.0 += &piece.0;
         self
     }
 

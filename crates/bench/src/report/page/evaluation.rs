@@ -119,76 +119,61 @@ fn placement_text(placed: &Value) -> &'static str {
 
 /// The table of all rates of a profile.
 fn rates(body: &mut Html, profile: &Value) {
-    const HEADS: [&str; 14] = [
-        "",
-        "offered/s",
-        "done/s",
-        "hits",
-        "read p50",
-        "read p99",
-        "read p99.9",
-        "write p99",
-        "ALWA",
-        "DLWA",
-        "host MB/s",
-        "DWPD",
-        "life",
-        "",
-    ];
     let (name, title) = (text_of(profile, "profile"), text_of(profile, "title"));
     body.element("h2", &format!("{name}: {title}"));
     if rows(profile).is_empty() {
         body.element("p", "No rate was measured.");
         return;
     }
-    body.markup("<div class=\"scroll\"><table>\n<thead><tr>");
-    HEADS.iter().for_each(|head| {
-        body.element("th", head);
+    let heads = COLUMNS.iter().map(|(head, _)| *head);
+    body.table("", std::iter::once("").chain(heads).chain([""]), |body| {
+        for row in rows(profile) {
+            let cell = |of: Cell| of(row).unwrap_or_else(|| "\u{2014}".to_owned());
+            body.markup("<tr>").element("td", placement_text(&row["placed"]));
+            body.elements("td", COLUMNS.iter().map(|(_, of)| cell(*of)));
+            match row["passed"].as_bool() {
+                Some(true) => body.markup("<td><span class=\"passed\">passes</span></td>"),
+                Some(false) => body
+                    .markup("<td><span class=\"failed\">fails</span>")
+                    .text(&format!(": it {}", reasons(row)))
+                    .markup("</td>"),
+                None => body.markup("<td></td>"),
+            };
+            body.markup("</tr>\n");
+        }
     });
-    body.markup("</tr></thead>\n<tbody>\n");
-    for row in rows(profile) {
-        body.markup("<tr>").element("td", placement_text(&row["placed"]));
-        cells(row).iter().for_each(|cell| {
-            body.element("td", cell);
-        });
-        match row["passed"].as_bool() {
-            Some(true) => body.markup("<td><span class=\"passed\">passes</span></td>"),
-            Some(false) => {
-                body.markup("<td><span class=\"failed\">fails</span>")
-                    .text(&format!(": it {}", reasons(row)));
-                body.markup("</td>")
-            }
-            None => body.markup("<td></td>"),
-        };
-        body.markup("</tr>\n");
-    }
-    body.markup("</tbody></table></div>\n");
 }
 
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-fn cells(row: &Value) -> [String; 12] {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "\u{2014}".to_owned());
-    let latency =
-        |operation: &str, share: &str| row["latency_ns"]["device"][operation][share].as_f64().map(duration);
-    let number = |name: &str| row[name].as_f64();
-    let two = |name: &str| number(name).map(|value| format!("{value:.2}"));
-    [
-        row["offered_ops_per_second"].as_u64().map_or_else(|| "unlimited".to_owned(), grouped),
-        or_dash(number("throughput_ops_per_second").map(|rate| grouped(rate.round() as u64))),
-        or_dash(number("hit_ratio").map(percent)),
-        or_dash(latency("read", "p50")),
-        or_dash(latency("read", "p99")),
-        or_dash(latency("read", "p999")),
-        or_dash(latency("write", "p99")),
-        or_dash(two("alwa")),
-        or_dash(two("dlwa")),
-        or_dash(number("host_bytes_per_second").map(|rate| format!("{:.1}", rate / 1e6))),
-        or_dash(two("drive_writes_per_day")),
-        or_dash(number("life_years").map(|years| life(row, years))),
-    ]
+type Cell = fn(&Value) -> Option<String>;
+
+/// Head and text of each figure of a rate.
+const COLUMNS: [(&str, Cell); 12] = [
+    ("offered/s", |row| {
+        Some(row["offered_ops_per_second"].as_u64().map_or_else(|| "unlimited".to_owned(), grouped))
+    }),
+    ("done/s", |row| row["throughput_ops_per_second"].as_f64().map(|rate| grouped(rate.round() as u64))),
+    ("hits", |row| row["hit_ratio"].as_f64().map(percent)),
+    ("read p50", |row| latency(row, "read", "p50")),
+    ("read p99", |row| latency(row, "read", "p99")),
+    ("read p99.9", |row| latency(row, "read", "p999")),
+    ("write p99", |row| latency(row, "write", "p99")),
+    ("ALWA", |row| two_digits(&row["alwa"])),
+    ("DLWA", |row| two_digits(&row["dlwa"])),
+    ("host MB/s", |row| row["host_bytes_per_second"].as_f64().map(|rate| format!("{:.1}", rate / 1e6))),
+    ("DWPD", |row| two_digits(&row["drive_writes_per_day"])),
+    ("life", |row| row["life_years"].as_f64().map(|years| life(row, years))),
+];
+
+fn latency(row: &Value, operation: &str, share: &str) -> Option<String> {
+    row["latency_ns"]["device"][operation][share].as_f64().map(duration)
+}
+
+fn two_digits(value: &Value) -> Option<String> {
+    value.as_f64().map(|value| format!("{value:.2}"))
 }
 
 fn life(row: &Value, years: f64) -> String {
@@ -280,11 +265,7 @@ fn wear(body: &mut Html, profile: &Value) {
         })
         .collect();
     if !lines.is_empty() {
-        body.element("h3", "Filling and wear").markup("<ul>");
-        lines.iter().for_each(|line| {
-            body.element("li", line);
-        });
-        body.markup("</ul>\n");
+        body.element("h3", "Filling and wear").list(&lines);
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
         let failures = run.failures();
         if run.part(&["verdict"]).is_null() {
             body.element("p", "Intervals of a run: its verdict is in its result file.");
-            list(body, &warnings(run));
+            body.list(&warnings(run));
             continue;
         }
         body.markup("<p>");
@@ -51,23 +51,13 @@ pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
             about("seed")
         ));
         body.markup("</span></p>\n");
-        list(body, &failures);
-        list(body, &warnings(run));
+        body.list(&failures);
+        body.list(&warnings(run));
     }
 }
 
 fn warnings(run: &Finished) -> Vec<String> {
     run.part(&["totals", "warnings"]).as_array().into_iter().flatten().map(plain).collect()
-}
-
-fn list(body: &mut Html, lines: &[String]) {
-    if !lines.is_empty() {
-        body.markup("<ul>");
-        lines.iter().for_each(|line| {
-            body.element("li", line);
-        });
-        body.markup("</ul>\n");
-    }
 }
 
 /// Settings that differ between the first run and any other.
@@ -85,28 +75,19 @@ pub(super) fn differences(body: &mut Html, runs: &[Named<'_>]) {
         return;
     }
     body.element("h2", "Differences between the runs");
-    begin_table(body, "", runs);
-    for key in keys.iter().take(MAX_ROWS) {
-        body.markup("<tr>").element("td", key);
-        for it in runs {
-            let value = differences::value(it.run, key).map_or_else(|| "—".to_owned(), plain);
-            body.element("td", &value);
+    body.table("", heads(runs), |body| {
+        for key in keys.iter().take(MAX_ROWS) {
+            let value =
+                |it: &Named<'_>| differences::value(it.run, key).map_or_else(|| "—".to_owned(), plain);
+            body.markup("<tr>").element("td", key).elements("td", runs.iter().map(value)).markup("</tr>\n");
         }
-        body.markup("</tr>\n");
-    }
-    end_table(body);
+    });
 }
 
-fn begin_table(body: &mut Html, first: &str, runs: &[Named<'_>]) {
-    body.markup("<div class=\"scroll\"><table>\n<thead><tr>").element("th", first);
-    for it in runs {
-        body.element("th", if runs.len() > 1 { &it.name } else { "" });
-    }
-    body.markup("</tr></thead>\n<tbody>\n");
-}
-
-fn end_table(body: &mut Html) {
-    body.markup("</tbody></table></div>\n");
+/// Heads of a table with a column for each run.
+fn heads<'a>(runs: &'a [Named<'_>]) -> impl Iterator<Item = &'a str> {
+    let named = runs.len() > 1;
+    std::iter::once("").chain(runs.iter().map(move |it| if named { it.name.as_str() } else { "" }))
 }
 
 /// All figures except latencies, which have a table of their own, and evaluations, which have a page of their own. With two runs, the
@@ -129,19 +110,20 @@ pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
         return;
     }
     body.element("h2", "Figures");
-    begin_figures(body, runs, judged.is_some());
-    for row in rows.iter().take(MAX_ROWS) {
-        let formula = FIGURES.iter().find(|it| it.name == row.name).map_or("", |it| it.formula);
-        body.markup("<tr>").explained("td", &row.name, formula);
-        for figures in &of_runs {
-            cell(body, figures.iter().find(|it| it.name == row.name));
+    let judgement_head = judged.as_ref().map(|_| format!("{} is", runs[1].name));
+    body.table("", heads(runs).chain(judgement_head.as_deref()), |body| {
+        for row in rows.iter().take(MAX_ROWS) {
+            let formula = FIGURES.iter().find(|it| it.name == row.name).map_or("", |it| it.formula);
+            body.markup("<tr>").explained("td", &row.name, formula);
+            for figures in &of_runs {
+                cell(body, figures.iter().find(|it| it.name == row.name));
+            }
+            if let Some(judged) = &judged {
+                judgement(body, judged.figures.iter().find(|it| it.a.name == row.name));
+            }
+            body.markup("</tr>\n");
         }
-        if let Some(judged) = &judged {
-            judgement(body, judged.figures.iter().find(|it| it.a.name == row.name));
-        }
-        body.markup("</tr>\n");
-    }
-    end_table(body);
+    });
     if rows.len() > MAX_ROWS {
         body.element("p", &format!("and {} more in the result file", rows.len() - MAX_ROWS));
     }
@@ -151,19 +133,6 @@ pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
 fn judged(runs: &[Named<'_>]) -> Option<Comparison> {
     let [a, b] = runs else { return None };
     compare(std::slice::from_ref(a.run), std::slice::from_ref(b.run)).ok()
-}
-
-fn begin_figures(body: &mut Html, runs: &[Named<'_>], is_judged: bool) {
-    body.markup("<div class=\"scroll\"><table>\n<thead><tr>").element("th", "");
-    for it in runs {
-        body.element("th", if runs.len() > 1 { &it.name } else { "" });
-    }
-    if let [_, second] = runs
-        && is_judged
-    {
-        body.element("th", &format!("{} is", second.name));
-    }
-    body.markup("</tr></thead>\n<tbody>\n");
 }
 
 /// Better, worse or within noise; empty if the noise is unknown.
@@ -207,31 +176,23 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) {
     if operations.is_empty() {
         return;
     }
-    body.markup("<div class=\"scroll\"><table>\n<thead><tr><th></th><th>count</th>");
-    PERCENTILES.iter().for_each(|name| {
-        body.element("th", name);
-    });
-    body.markup("</tr></thead>\n<tbody>\n");
-    for (layer, operation) in &operations {
-        for it in runs {
-            let latency = it.run.part(&["totals", "latency_ns", layer, operation]);
-            if !latency.is_object() {
-                continue;
+    body.table("", ["", "count"].iter().chain(&PERCENTILES), |body| {
+        for (layer, operation) in &operations {
+            for it in runs {
+                let latency = it.run.part(&["totals", "latency_ns", layer, operation]);
+                if !latency.is_object() {
+                    continue;
+                }
+                let name = text(layer, operation);
+                let name = if runs.len() > 1 { format!("{name}, {}", it.name) } else { name };
+                let value = |name: &str, unit: &str| {
+                    latency[name].as_f64().map_or_else(|| "—".to_owned(), |it| shown(it, unit))
+                };
+                body.markup("<tr>").element("td", &name).element("td", &value("count", ""));
+                body.elements("td", PERCENTILES.map(|name| value(name, "ns"))).markup("</tr>\n");
             }
-            let name = text(layer, operation);
-            let name = if runs.len() > 1 { format!("{name}, {}", it.name) } else { name };
-            body.markup("<tr>").element("td", &name);
-            let value = |name: &str, unit: &str| {
-                latency[name].as_f64().map_or_else(|| "—".to_owned(), |it| shown(it, unit))
-            };
-            body.element("td", &value("count", ""));
-            PERCENTILES.iter().for_each(|name| {
-                body.element("td", &value(name, "ns"));
-            });
-            body.markup("</tr>\n");
         }
-    }
-    end_table(body);
+    });
 }
 
 /// The placement handle of each consumer.
@@ -282,24 +243,20 @@ fn table_of(body: &mut Html, rows: &[&Map<String, Value>]) {
             columns.push(key);
         }
     });
-    body.markup("<div class=\"scroll\"><table class=\"words\">\n<thead><tr>");
-    columns.iter().for_each(|column| {
-        body.element("th", column);
+    body.table("words", &columns, |body| {
+        for row in rows.iter().take(MAX_ROWS) {
+            body.markup("<tr>");
+            columns.iter().for_each(|column| match row.get(*column) {
+                Some(value) if is_long(value) => {
+                    body.markup("<td>");
+                    folded(body, "…", value);
+                    body.markup("</td>");
+                }
+                value => drop(body.element("td", &value.map_or_else(|| "—".to_owned(), plain))),
+            });
+            body.markup("</tr>\n");
+        }
     });
-    body.markup("</tr></thead>\n<tbody>\n");
-    for row in rows.iter().take(MAX_ROWS) {
-        body.markup("<tr>");
-        columns.iter().for_each(|column| match row.get(*column) {
-            Some(value) if is_long(value) => {
-                body.markup("<td>");
-                folded(body, "…", value);
-                body.markup("</td>");
-            }
-            value => drop(body.element("td", &value.map_or_else(|| "—".to_owned(), plain))),
-        });
-        body.markup("</tr>\n");
-    }
-    end_table(body);
 }
 
 /// Whether a value is too nested to be readable in a table cell.
