@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::figures::{Better, FIGURES};
@@ -54,7 +55,7 @@ pub struct FigureValue {
 }
 
 /// Figures of one interval; `None` if unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[expect(missing_docs, reason = "the fields are columns of report::intervals")]
 pub struct Interval {
     pub until_seconds: f64,
@@ -317,23 +318,7 @@ fn intervals(value: Option<&Value>) -> Result<Vec<Interval>, String> {
         let at = format!("intervals[{number}]");
         let columns = value.as_object().ok_or_else(|| format!("{at}: {} is not an object", short(value)))?;
         number_or_null(&at, columns.iter().map(|(name, value)| (name.as_str(), value)))?;
-        let read = |name: &str| value[name].as_f64();
-        let time = |name: &str| read(name).ok_or_else(|| format!("{at}.{name}: missing"));
-        intervals.push(Interval {
-            until_seconds: time("until_seconds")?,
-            seconds: time("seconds")?,
-            ops: read("ops"),
-            gets: read("gets"),
-            get_misses: read("get_misses"),
-            get_hits_dram: read("get_hits_dram"),
-            get_hits_flash: read("get_hits_flash"),
-            flash_bytes_host: read("flash_bytes_host"),
-            flash_bytes_media: read("flash_bytes_media"),
-            flash_bytes_settled: read("flash_bytes_settled"),
-            flash_bytes_settled_host: read("flash_bytes_settled_host"),
-            get_p99_ns: read("get_p99_ns"),
-            device_read_p99_ns: read("device_read_p99_ns"),
-        });
+        intervals.push(Interval::deserialize(value).map_err(|error| format!("{at}: {error}"))?);
     }
     Ok(intervals)
 }
