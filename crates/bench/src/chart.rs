@@ -11,6 +11,24 @@ pub(crate) const WIDTH: u32 = 820;
 /// Height of a chart in points.
 pub(crate) const HEIGHT: u32 = 480;
 
+/// The text of an SVG file with what `draw` draws on white.
+///
+/// # Errors
+/// Those of `draw`, or the drawing library failed.
+pub(crate) fn svg(
+    size: (u32, u32),
+    draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Box<dyn std::error::Error>>,
+) -> Result<String, Box<dyn std::error::Error>> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        draw(&root)?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
 /// Lines over a common axis.
 #[derive(Debug, Clone)]
 pub struct Chart {
@@ -53,12 +71,9 @@ impl Chart {
     /// # Errors
     /// The drawing library failed.
     pub fn svg(&self) -> Result<String, Box<dyn std::error::Error>> {
-        let mut svg = String::new();
-        {
-            let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
-            root.fill(&WHITE)?;
+        svg((WIDTH, HEIGHT), |root| {
             let keys = self.keys();
-            let field = with_legend(&root, &keys)?;
+            let field = with_legend(root, &keys)?;
             let Bounds { left, right, bottom, top } = self.bounds();
             let mut axes = ChartBuilder::on(&field)
                 .caption(&self.title, (FONT, 18))
@@ -79,9 +94,8 @@ impl Chart {
                     axes.draw_series([key.look.line(line.points.clone(), key.width)])?;
                 }
             }
-            root.present()?;
-        }
-        Ok(svg)
+            Ok(())
+        })
     }
 
     fn keys(&self) -> Vec<Key> {
@@ -113,6 +127,19 @@ impl Chart {
         };
         Bounds { left: left - air, right: right + air, bottom, top }
     }
+}
+
+/// The points that no other one beats: less cost is better, and more quality, or less.
+pub(crate) fn pareto(mut points: Vec<(f64, f64)>, is_better_high: bool) -> Vec<(f64, f64)> {
+    let quality = |point: &(f64, f64)| if is_better_high { point.1 } else { -point.1 };
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(quality(b).total_cmp(&quality(a))));
+    let mut best = f64::NEG_INFINITY;
+    points.retain(|point| {
+        let is_better = quality(point) > best;
+        best = best.max(quality(point));
+        is_better
+    });
+    points
 }
 
 /// Space next to a mark at the edge, as a share of the data range.
@@ -237,5 +264,14 @@ mod tests {
         };
         assert_eq!(chart(0.0).bounds(), Bounds { left: 8.0, right: 92.0, bottom: -2.5, top: 100.0 * 1.15 });
         assert_eq!(chart(50.0).bounds().bottom, 0.0);
+    }
+
+    #[test]
+    fn front_has_the_rows_that_none_beats() {
+        let points = vec![(100.0, 0.25), (100.0, 0.375), (1000.0, 0.5), (1000.0, 0.4375), (2000.0, 0.4)];
+        assert_eq!(pareto(points.clone(), true), [(100.0, 0.375), (1000.0, 0.5)]);
+        assert_eq!(pareto(points, false), [(100.0, 0.25)]);
+        let points = vec![(4940.0, 64.7), (4728.0, 68.4), (4000.0, 60.0), (5000.0, 70.0), (4728.0, 66.0)];
+        assert_eq!(pareto(points, true), [(4000.0, 60.0), (4728.0, 68.4), (5000.0, 70.0)]);
     }
 }

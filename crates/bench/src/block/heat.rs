@@ -4,7 +4,7 @@ use block::sets::Sets;
 use plotters::prelude::*;
 
 use super::replay::Summary;
-use crate::chart::{Chart, Line};
+use crate::chart::{self, Chart, Line};
 use crate::palette::FONT;
 
 /// Rows of the map; each covers several sets.
@@ -83,13 +83,10 @@ impl HeatMap {
     /// # Errors
     /// The drawing library failed.
     pub fn svg(&self, title: &str) -> Result<String, Box<dyn std::error::Error>> {
-        let mut svg = String::new();
-        {
-            let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-            root.fill(&WHITE)?;
+        chart::svg(SIZE, |root| {
             let rows = ROWS.min(self.sets);
             let requests = (self.columns.len().max(1) * self.requests_per_column) as f64;
-            let mut axes = ChartBuilder::on(&root)
+            let mut axes = ChartBuilder::on(root)
                 .caption(title, (FONT, 18))
                 .margin(16)
                 .x_label_area_size(44)
@@ -113,9 +110,8 @@ impl HeatMap {
                 })
             });
             axes.draw_series(cells)?;
-            root.present()?;
-        }
-        Ok(svg)
+            Ok(())
+        })
     }
 }
 

@@ -1,7 +1,6 @@
 //! Draws a run as an SVG: throughput, hit ratio and slow requests over time, and latencies by percentile.
 
 use std::fmt::Write as _;
-use std::ops::Range;
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -15,7 +14,7 @@ use super::numbers::grouped;
 use super::page::years_text;
 use super::series::Span;
 use super::tails::Layer;
-use crate::chart::{Key, with_legend};
+use crate::chart::{self, Key, with_legend};
 use crate::palette::{FONT, GRID, INK, LineStyle, PALE};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
@@ -35,24 +34,22 @@ type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
 /// # Errors
 /// An error of the drawing library. Drawing in memory should cause none.
 pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::error::Error>> {
-    let mut svg = String::new();
     let all = report.totals();
     let mut tooltips = Vec::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
+    let svg = chart::svg(SIZE, |root| {
         let (head, body) = root.split_vertically(64);
         title(&head, name, &all)?;
         let (over_time, below) = body.split_vertically(230);
         let (ratios, below) = below.split_vertically(230);
         let (slow, latencies) = below.split_vertically(230);
         let spans: Vec<Span> = report.series.spans().collect();
-        tooltips.extend(throughput(&over_time, &spans)?);
-        tooltips.extend(hit_ratio(&ratios, &spans, all.snapshot.stats.flash.is_some())?);
-        tooltips.extend(slowest(&slow, &slow_curves(&spans))?);
+        tooltips.extend(TimeChart::Throughput.draw(&over_time, &[throughput(&spans)])?);
+        let hits = hit_ratio(&spans, all.snapshot.stats.flash.is_some());
+        tooltips.extend(TimeChart::HitRatio.draw(&ratios, &hits)?);
+        tooltips.extend(TimeChart::SlowOperations.draw(&slow, &slow_curves(&spans))?);
         tooltips.extend(percentiles(&latencies, "Latency, share of operations below", &curves(&all))?);
-        root.present()?;
-    }
+        Ok(())
+    })?;
     Ok(with_tooltips(svg, &tooltips))
 }
 
@@ -92,7 +89,7 @@ struct Tooltip {
 fn tooltips<X, Y>(
     chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
     curve: &Curve,
-    x_text: &dyn Fn(f64) -> String,
+    x_text: fn(f64) -> String,
     y_text: &dyn Fn(f64) -> String,
 ) -> Vec<Tooltip>
 where
@@ -126,7 +123,7 @@ fn with_tooltips(mut svg: String, tooltips: &[Tooltip]) -> String {
     svg
 }
 
-/// A chart over time in an SVG of its own.
+/// A chart over the seconds of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TimeChart {
     Throughput,
@@ -135,38 +132,63 @@ pub(super) enum TimeChart {
     /// Write amplification of the drive, or of both drive and cache.
     Amplification,
     AmplificationOfCache,
-    /// 99th percentile of the latency of gets, in nanoseconds.
+    /// 99th percentile of the latency in nanoseconds: of gets, of reads of the device, or of each kind of operation.
     SlowGets,
     SlowDeviceReads,
+    SlowOperations,
 }
 
-/// Draws a chart over time.
-pub(super) fn panel_over_time(
-    what: TimeChart,
-    curves: &[Curve],
-) -> Result<String, Box<dyn std::error::Error>> {
-    let max = curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value).fold(1.0, f64::max);
-    if let TimeChart::SlowGets | TimeChart::SlowDeviceReads = what {
-        let title = match what {
-            TimeChart::SlowGets => "Gets, p99 of each interval",
-            _ => "Reads of the device, p99 of each interval",
-        };
-        return panel(|area| slow_over_time(area, title, curves));
-    }
-    let (title, top, label): (_, _, fn(&f64) -> String) = match what {
-        TimeChart::Throughput => ("Throughput, operations per second", max * 1.08, |rate| with_prefix(*rate)),
-        TimeChart::HitRatio => ("Hit ratio", 100.0, |percent| format!("{percent:.0} %")),
-        TimeChart::AmplificationOfCache => {
-            ("Write amplification of the cache", max * 1.15, |factor| trimmed(*factor))
+impl TimeChart {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Throughput => "Throughput, operations per second",
+            Self::HitRatio => "Hit ratio",
+            Self::Amplification => "Write amplification",
+            Self::AmplificationOfCache => "Write amplification of the cache",
+            Self::SlowGets => "Gets, p99 of each interval",
+            Self::SlowDeviceReads => "Reads of the device, p99 of each interval",
+            Self::SlowOperations => "Latency, p99 of each interval",
         }
-        _ => ("Write amplification", max * 1.15, |factor| trimmed(*factor)),
-    };
-    let text: fn(f64) -> String = match what {
-        TimeChart::Throughput => |rate| format!("{} ops/s", grouped(rate.round() as u64)),
-        TimeChart::HitRatio => |percent| format!("{percent:.2} %"),
-        _ => |factor| format!("{factor:.3}"),
-    };
-    panel(|area| over_time(area, title, 0.0..top, &label, curves, text))
+    }
+
+    fn draw(self, area: &Area<'_>, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
+        let points = || curves.iter().flat_map(|curve| &curve.points);
+        let end = points().map(|(at, _)| *at).fold(1e-3, f64::max);
+        let text: fn(&f64) -> String = |seconds| format!("{} s", trimmed(*seconds));
+        let tooltip: fn(f64) -> String = |seconds| format!("at {} s", trimmed(seconds));
+        let axis = XAxis { title: self.title(), start: 0.0, end, labels: 10, text, tooltip };
+        let max = points().map(|(_, value)| *value).fold(1.0, f64::max);
+        type Text = fn(f64) -> String;
+        let (top, label, text): (f64, Text, Text) = match self {
+            Self::Throughput => {
+                (max * 1.08, with_prefix, |rate| format!("{} ops/s", grouped(rate.round() as u64)))
+            }
+            Self::HitRatio => {
+                (100.0, |percent| format!("{percent:.0} %"), |percent| format!("{percent:.2} %"))
+            }
+            Self::Amplification | Self::AmplificationOfCache => {
+                (max * 1.15, trimmed, |factor| format!("{factor:.3}"))
+            }
+            Self::SlowGets | Self::SlowDeviceReads | Self::SlowOperations => {
+                return latencies(area, &axis, 5, curves);
+            }
+        };
+        let area = &above_legend(area, curves, 2)?;
+        let mut chart = axes(area, &axis, 0.0..top, (5, &|value| label(*value)))?;
+        let mut all = Vec::new();
+        for curve in curves {
+            let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
+            chart.draw_series(area)?;
+            draw(&mut chart, curve)?;
+            all.extend(tooltips(&chart, curve, tooltip, &text));
+        }
+        Ok(all)
+    }
+}
+
+/// Draws a chart over time in an SVG of its own.
+pub(super) fn panel_over_time(what: TimeChart, curves: &[Curve]) -> Drawn<String> {
+    panel(|area| what.draw(area, curves))
 }
 
 /// Unit of the values in a chart over the rate.
@@ -212,7 +234,9 @@ pub(super) fn panel_over_rate(
         let values = || points().map(|(_, value)| *value).chain(limit.iter().map(|limit| limit.value));
         let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
         let text: fn(&f64) -> String = |log10| format!("{}/s", with_prefix(10_f64.powf(*log10).round()));
-        let axis = XAxis { title, start, end, labels: 8, text };
+        let tooltip: fn(f64) -> String =
+            |log10| format!("{} ops/s", grouped(10_f64.powf(log10).round() as u64));
+        let axis = XAxis { title, start, end, labels: 8, text, tooltip };
         let range = (low * 0.7..high * 1.5).log_scale();
         let mut chart = axes(area, &axis, range, (6, &|value| scale.text(*value)))?;
         if let Some(Limit { value, text }) = limit {
@@ -225,8 +249,7 @@ pub(super) fn panel_over_rate(
             draw(&mut chart, curve)?;
             let dots = curve.points.iter().map(|at| Circle::new(*at, 3, curve.look.colour.filled()));
             chart.draw_series(dots)?;
-            let rate = |log10: f64| format!("{} ops/s", grouped(10_f64.powf(log10).round() as u64));
-            all.extend(tooltips(&chart, curve, &rate, &|value| scale.text(value)));
+            all.extend(tooltips(&chart, curve, tooltip, &|value| scale.text(value)));
         }
         Ok(all)
     })
@@ -239,33 +262,20 @@ pub(super) fn panel_of_latencies(title: &str, curves: &[Curve]) -> Drawn<String>
 
 fn panel(draw: impl FnOnce(&Area<'_>) -> Drawn<Vec<Tooltip>>) -> Drawn<String> {
     const PANEL: (u32, u32) = (960, 280);
-    let mut svg = String::new();
-    let tooltips = {
-        let root = SVGBackend::with_string(&mut svg, PANEL).into_drawing_area();
-        root.fill(&WHITE)?;
-        let tooltips = draw(&root)?;
-        root.present()?;
-        tooltips
-    };
+    let mut tooltips = Vec::new();
+    let svg = chart::svg(PANEL, |root| {
+        tooltips = draw(root)?;
+        Ok(())
+    })?;
     Ok(with_tooltips(svg, &tooltips))
 }
 
-fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn<Vec<Tooltip>> {
-    let points: Vec<_> =
-        spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds)).collect();
-    let max = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
-    let curve = Curve { name: String::new(), look: LineStyle::of(0), points };
-    over_time(
-        area,
-        "Throughput, operations per second",
-        0.0..max * 1.08,
-        &|rate| with_prefix(*rate),
-        &[curve],
-        |rate| format!("{} ops/s", grouped(rate.round() as u64)),
-    )
+fn throughput(spans: &[Span]) -> Curve {
+    let points = spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds));
+    Curve { name: String::new(), look: LineStyle::of(0), points: points.collect() }
 }
 
-fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn<Vec<Tooltip>> {
+fn hit_ratio(spans: &[Span], has_flash: bool) -> Vec<Curve> {
     let of = |name: &str, number, hits: fn(&Span) -> u64| Curve {
         name: name.to_owned(),
         look: LineStyle::of(number),
@@ -281,8 +291,7 @@ fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn<Vec<Tool
     if has_flash {
         curves.push(of("DRAM alone", 1, |span| span.counts.get_hits_dram));
     }
-    let label = |percent: &f64| format!("{percent:.0} %");
-    over_time(area, "Hit ratio", 0.0..100.0, &label, &curves, |percent| format!("{percent:.2} %"))
+    curves
 }
 
 /// The title of a chart, and its horizontal axis.
@@ -292,12 +301,8 @@ struct XAxis<'a> {
     end: f64,
     labels: usize,
     text: fn(&f64) -> String,
-}
-
-/// The axis for curves over the seconds of a run.
-fn seconds<'a>(title: &'a str, curves: &[Curve]) -> XAxis<'a> {
-    let end = curves.iter().flat_map(|curve| &curve.points).map(|(at, _)| *at).fold(1e-3, f64::max);
-    XAxis { title, start: 0.0, end, labels: 10, text: |seconds| format!("{} s", trimmed(*seconds)) }
+    /// Text of a value in a tooltip.
+    tooltip: fn(f64) -> String,
 }
 
 type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>;
@@ -334,30 +339,6 @@ where
     Ok(chart)
 }
 
-fn over_time(
-    area: &Area<'_>,
-    title: &str,
-    range: Range<f64>,
-    label: &dyn Fn(&f64) -> String,
-    curves: &[Curve],
-    value_text: fn(f64) -> String,
-) -> Drawn<Vec<Tooltip>> {
-    let area = &above_legend(area, curves, 2)?;
-    let mut chart = axes(area, &seconds(title, curves), range, (5, label))?;
-    let mut all = Vec::new();
-    for curve in curves {
-        let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
-        chart.draw_series(area)?;
-        draw(&mut chart, curve)?;
-        all.extend(tooltips(&chart, curve, &second_text, &value_text));
-    }
-    Ok(all)
-}
-
-fn second_text(seconds: f64) -> String {
-    format!("at {} s", trimmed(seconds))
-}
-
 /// For each kind of operation that was timed, the 99th percentile of each interval.
 fn slow_curves(spans: &[Span]) -> Vec<Curve> {
     let of = |layer: Layer| {
@@ -390,21 +371,16 @@ pub(super) fn look_of(name: &str) -> LineStyle {
     LineStyle::of(NAMES.iter().position(|it| *it == name).unwrap_or(0))
 }
 
-fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
-    slow_over_time(area, "Latency, p99 of each interval", curves)
-}
-
-/// Latencies over time, on a logarithmic axis.
-fn slow_over_time(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
+/// Draws latencies on a logarithmic axis.
+fn latencies(area: &Area<'_>, axis: &XAxis<'_>, labels: usize, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
-    let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
-    let axis = seconds(title, curves);
-    let range = (shortest.max(1.0) * 0.8..longest * 1.5).log_scale();
+    let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min).max(1.0);
     let area = &above_legend(area, curves, 1)?;
-    let mut chart = axes(area, &axis, range, (5, &|ns| duration(*ns)))?;
+    let range = (shortest * 0.8..longest * 1.5).log_scale();
+    let mut chart = axes(area, axis, range, (labels, &|ns| duration(*ns)))?;
     curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
-    Ok(curves.iter().flat_map(|curve| tooltips(&chart, curve, &second_text, &duration)).collect())
+    Ok(curves.iter().flat_map(|curve| tooltips(&chart, curve, axis.tooltip, &duration)).collect())
 }
 
 /// The curves of all kinds of operations that were timed at least twice.
@@ -429,17 +405,11 @@ fn curve(histogram: &Histogram) -> Vec<(f64, f64)> {
 }
 
 fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
-    let points = || curves.iter().flat_map(|curve| &curve.points);
-    let nines = points().map(|(n, _)| *n).fold(1.0, f64::max);
-    let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
-    let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
+    let nines = curves.iter().flat_map(|curve| &curve.points).map(|(n, _)| *n).fold(1.0, f64::max);
     let text: fn(&f64) -> String = |nines| share(*nines);
-    let axis = XAxis { title, start: 0.0, end: nines * 1.02, labels: nines as usize + 1, text };
-    let range = (shortest * 0.8..longest * 1.5).log_scale();
-    let area = &above_legend(area, curves, 1)?;
-    let mut chart = axes(area, &axis, range, (10, &|ns| duration(*ns)))?;
-    curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
-    Ok(curves.iter().flat_map(|curve| tooltips(&chart, curve, &share, &duration)).collect())
+    let labels = nines as usize + 1;
+    let axis = XAxis { title, start: 0.0, end: nines * 1.02, labels, text, tooltip: share };
+    latencies(area, &axis, 10, curves)
 }
 
 fn draw<'a, 'b: 'a, X, Y>(

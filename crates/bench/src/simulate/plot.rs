@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 
 use super::{Interval, Outcome, Row};
-use crate::chart::{Key, with_legend};
+use crate::chart::{self, Key, with_legend};
 use crate::palette::{FONT, GRID, INK, LineStyle};
 
 const SIZE: (u32, u32) = (900, 520);
@@ -69,10 +69,7 @@ fn picture(
     let sizes = || outcome.rows.iter().map(|row| row.size_bytes as f64);
     let smallest = sizes().fold(f64::INFINITY, f64::min);
     let largest = sizes().fold(smallest, f64::max);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
+    chart::svg(SIZE, |root| {
         let of_policy = || outcome.rows.chunk_by(Row::has_policy_of).enumerate();
         let keys: Vec<Key> = of_policy()
             .map(|(number, rows)| Key {
@@ -82,7 +79,7 @@ fn picture(
                 mark: None,
             })
             .collect();
-        let field = with_legend(&root, &keys)?;
+        let field = with_legend(root, &keys)?;
         let mut chart = ChartBuilder::on(&field)
             .caption(caption(outcome, title), (FONT, 18).into_font().color(&INK))
             .margin(16)
@@ -114,9 +111,8 @@ fn picture(
             chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, look.colour.filled())))?;
             chart.draw_series([look.line(points, 3)])?;
         }
-        root.present()?;
-    }
-    Ok(svg)
+        Ok(())
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use plotters::prelude::*;
 
 use super::{Figure, Row, Sweep, number, text};
-use crate::chart::{HEIGHT, Key, Mark, WIDTH, with_legend};
+use crate::chart::{self, HEIGHT, Key, Mark, WIDTH, pareto, with_legend};
 use crate::palette::{FONT, GRID, INK, LineStyle};
 use crate::report::amount::with_prefix;
 use crate::report::html::Html;
@@ -72,19 +72,6 @@ fn series(sweep: &Sweep, points: &[(&Row, (f64, f64))]) -> BTreeMap<String, Poin
     series
 }
 
-/// The points that no other one beats: less cost is better, and more quality, or less.
-fn pareto(mut points: Vec<(f64, f64)>, is_better_high: bool) -> Vec<(f64, f64)> {
-    let quality = |point: &(f64, f64)| if is_better_high { point.1 } else { -point.1 };
-    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(quality(b).total_cmp(&quality(a))));
-    let mut best = f64::NEG_INFINITY;
-    points.retain(|point| {
-        let is_better = quality(point) > best;
-        best = best.max(quality(point));
-        is_better
-    });
-    points
-}
-
 struct Chart<'a> {
     title: String,
     cost: &'a str,
@@ -100,12 +87,9 @@ impl Chart<'_> {
         let costs = || points().map(|point| point.0);
         let (least, most) = (costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max));
         let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
-        let mut svg = String::new();
-        {
-            let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
-            root.fill(&WHITE)?;
+        chart::svg((WIDTH, HEIGHT), |root| {
             let keys = self.keys();
-            let field = with_legend(&root, &keys)?;
+            let field = with_legend(root, &keys)?;
             let mut chart = ChartBuilder::on(&field)
                 .caption(&self.title, (FONT, 18).into_font().color(&INK))
                 .margin(16)
@@ -130,9 +114,8 @@ impl Chart<'_> {
             for (points, key) in self.series.values().zip(marks) {
                 chart.draw_series(points.iter().map(|&at| key.mark(at, 5)))?;
             }
-            root.present()?;
-        }
-        Ok(svg)
+            Ok(())
+        })
     }
 
     /// The series, and the front.
@@ -151,17 +134,5 @@ impl Chart<'_> {
 
     fn cost_label(&self, cost: f64) -> String {
         if self.cost == "size_bytes" { bytes(cost.round() as u64) } else { with_prefix(cost) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn front_has_the_rows_that_none_beats() {
-        let points = vec![(100.0, 0.25), (100.0, 0.375), (1000.0, 0.5), (1000.0, 0.4375), (2000.0, 0.4)];
-        assert_eq!(pareto(points.clone(), true), [(100.0, 0.375), (1000.0, 0.5)]);
-        assert_eq!(pareto(points, false), [(100.0, 0.25)]);
     }
 }
