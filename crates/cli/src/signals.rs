@@ -57,7 +57,6 @@ fn exit_at_next(signals: impl Iterator<Item = i32>) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the command line uses signals, threads and the clock")]
 fn spawn(wait: impl FnOnce() + Send + 'static) -> Result<(), String> {
     let spawned = std::thread::Builder::new().name("signals".into()).spawn(wait);
     spawned.map(drop).map_err(|error| cannot_handle(&error))

@@ -1,6 +1,6 @@
 //! Reads block device requests from recorded traces.
 //!
-//! A format is one file here and one entry in [`BLOCK_FORMATS`]: it parses a line or a binary record into an [`Event`]. [`reader`] contains
+//! A format is one file here and one entry in [`formats`]: it parses a line or a binary record into an [`Event`]. [`reader`] contains
 //! the common part: decompression, merging several files by time, sorting events slightly out of order, selecting a device, invalid rows.
 //!
 //! In block-layer recordings one kind of event counts: queue events, or others if there are none ([`Events`]).
@@ -13,6 +13,7 @@ pub(super) mod events;
 mod fields;
 mod fio;
 mod fiu;
+pub(super) mod formats;
 mod msr;
 mod plain;
 pub mod reader;
@@ -25,6 +26,7 @@ mod vscsi;
 pub mod write;
 
 pub use events::Events;
+pub use formats::BLOCK_FORMATS;
 pub use reader::{BlockTrace, BlockTraceError, BlockTraceOptions, BlockTraceStats};
 pub use write::{BlockWriter, BlockWritten};
 
@@ -51,108 +53,6 @@ enum Decoder {
     Lines(fn() -> Box<dyn LineDecoder>),
     Records(fn() -> Box<dyn RecordDecoder>),
 }
-
-/// The readable formats. The first whose `matches_head` accepts a file is used.
-pub static BLOCK_FORMATS: &[BlockFormat] = &[
-    BlockFormat {
-        name: "blktrace",
-        about: "binary blktrace, version 7, of either byte order",
-        matches_head: blktrace::matches_head,
-        decoder: Decoder::Records(|| Box::<blktrace::Blktrace>::default()),
-        has_events: true,
-    },
-    BlockFormat {
-        name: "blkparse",
-        about: "blkparse's default text output",
-        matches_head: blkparse::matches_head,
-        decoder: Decoder::Lines(|| Box::<blkparse::Blkparse>::default()),
-        has_events: true,
-    },
-    BlockFormat {
-        name: "fio-iolog",
-        about: "fio's iolog, versions 2 and 3",
-        matches_head: fio::matches_head,
-        decoder: Decoder::Lines(|| Box::<fio::Iolog>::default()),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "msr",
-        about: "MSR Cambridge CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
-        matches_head: msr::matches_head,
-        decoder: Decoder::Lines(|| Box::new(msr::Msr)),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "systor",
-        about: "SYSTOR '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
-        matches_head: systor::matches_head,
-        decoder: Decoder::Lines(|| Box::new(systor::Systor)),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "alibaba",
-        about: "Alibaba's CSV: device_id,opcode,offset,length,timestamp",
-        matches_head: alibaba::matches_head,
-        decoder: Decoder::Lines(|| Box::new(alibaba::Alibaba)),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "tencent",
-        about: "Tencent CBS's CSV: Timestamp,Offset,Size,IOType,VolumeID",
-        matches_head: tencent::matches_head,
-        decoder: Decoder::Lines(|| Box::new(tencent::Tencent)),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "cloudphysics-csv",
-        about: "CloudPhysics CSV: version,time,op,size,lbn; times in seconds",
-        matches_head: cloudphysics::matches_head,
-        decoder: Decoder::Lines(|| Box::new(cloudphysics::CloudPhysics)),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "vscsi",
-        about: "CloudPhysics binary records of SCSI commands, versions 1 and 2",
-        matches_head: vscsi::matches_head,
-        decoder: Decoder::Records(|| Box::<vscsi::Vscsi>::default()),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "block-csv",
-        about: "CSV with a header: time_us (or _ns, _ms, _s), op, offset and bytes, in any order",
-        matches_head: plain::matches_head,
-        decoder: Decoder::Lines(|| Box::<plain::Plain>::default()),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "spc",
-        about: "SPC's CSV: ASU,LBA,Size,Opcode,Timestamp",
-        matches_head: spc::matches_head,
-        decoder: Decoder::Lines(|| Box::new(spc::Spc)),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "disksim",
-        about: "DiskSim's ASCII traces: time (ms) device sector sectors flags",
-        matches_head: simulators::knows_disksim,
-        decoder: Decoder::Lines(|| Box::new(simulators::DiskSim)),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "mqsim",
-        about: "MQSim's ASCII traces: time (ns) device sector sectors type",
-        matches_head: simulators::knows_mqsim,
-        decoder: Decoder::Lines(|| Box::new(simulators::MqSim)),
-        has_events: false,
-    },
-    BlockFormat {
-        name: "fiu",
-        about: "FIU's traces: time (ns) pid process sector sectors W|R major minor md5",
-        matches_head: fiu::matches_head,
-        decoder: Decoder::Lines(|| Box::new(fiu::Fiu)),
-        has_events: false,
-    },
-];
 
 impl BlockFormat {
     /// The format called `name`. `plain`, which is a different format for key traces, is an older name of `block-csv`.

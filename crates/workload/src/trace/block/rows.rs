@@ -1,7 +1,6 @@
 //! Converts block traces to object accesses: one per page that a request touches.
 //!
-//! The decoders in this folder serve both block replays and simulators. A format here is one entry besides that in
-//! [`BLOCK_FORMATS`](super::BLOCK_FORMATS).
+//! The decoders in this folder serve both block replays and simulators.
 //!
 //! Reads become gets, writes become sets, discards become deletes of the pages that they cover completely; flushes are skipped. Pages of
 //! different devices are different objects.
@@ -14,146 +13,8 @@ use super::{Device, Event, Events, Found, LineDecoder, RecordDecoder, RowProblem
 use crate::RequestKind;
 use crate::block::BlockKind;
 use crate::trace::columns::RowError;
-use crate::trace::format::{FileOrder, Format, Pages, TimeUnits};
 use crate::trace::framing::Framing;
-use crate::trace::head::Head;
 use crate::trace::rows::{Extent, ReaderOptions, Row, RowReader, Rows};
-
-const PAGE_BYTES: u64 = 4096;
-
-const fn format(
-    name: &'static str,
-    about: &'static str,
-    plausible: fn(&Head<'_>) -> bool,
-    reader: fn(&ReaderOptions) -> Box<dyn RowReader>,
-) -> Format {
-    Format {
-        name,
-        about,
-        extensions: &[],
-        pages: Pages::Of(PAGE_BYTES),
-        time_units: TimeUnits::Fixed(1_000_000_000),
-        files: FileOrder::ByTime,
-        plausible,
-        reader,
-    }
-}
-
-pub(in crate::trace) static MSR: Format = format(
-    "msr",
-    "MSR Cambridge's block CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
-    |head| super::msr::matches_head(head.bytes),
-    |options| lines(|| super::msr::Msr, options),
-);
-
-pub(in crate::trace) static SYSTOR: Format = format(
-    "systor",
-    "SYSTOR '17 block CSV: Timestamp,Response,IOType,LUN,Offset,Size",
-    |head| super::systor::matches_head(head.bytes),
-    |options| lines(|| super::systor::Systor, options),
-);
-
-pub(in crate::trace) static ALIBABA: Format = format(
-    "alibaba",
-    "Alibaba's block CSV: device_id,opcode,offset,length,timestamp",
-    |head| super::alibaba::matches_head(head.bytes),
-    |options| lines(|| super::alibaba::Alibaba, options),
-);
-
-pub(in crate::trace) static TENCENT: Format = format(
-    "tencent",
-    "Tencent CBS's block CSV: Timestamp,Offset,Size,IOType,VolumeID",
-    |head| super::tencent::matches_head(head.bytes),
-    |options| lines(|| super::tencent::Tencent, options),
-);
-
-pub(in crate::trace) static CLOUDPHYSICS: Format = format(
-    "cloudphysics-csv",
-    "CloudPhysics block CSV: version,time,op,size,lbn; times in seconds",
-    |head| super::cloudphysics::matches_head(head.bytes),
-    |options| lines(|| super::cloudphysics::CloudPhysics, options),
-);
-
-pub(in crate::trace) static SPC: Format = Format {
-    extensions: &["spc"],
-    ..format(
-        "spc",
-        "SPC's block CSV: ASU,LBA,Size,Opcode,Timestamp",
-        |head| {
-            super::spc::matches_head(head.bytes) || (head.ends_like(&SPC) && super::spc::reads(head.bytes))
-        },
-        |options| lines(|| super::spc::Spc, options),
-    )
-};
-
-/// A request is one object, identified by its start, unless pages are requested, as in the published miss ratios for such traces.
-pub(in crate::trace) static VSCSI: Format = Format {
-    extensions: &["vscsi", "vscsi1", "vscsi2", "vscsitrace"],
-    pages: Pages::IfSet,
-    ..format(
-        "vscsi",
-        "VMware's binary block traces (CloudPhysics), versions 1 and 2",
-        |head| super::vscsi::matches_head(head.bytes),
-        |options| records(super::vscsi::Vscsi::default, options),
-    )
-};
-
-pub(in crate::trace) static CSV: Format = format(
-    "block-csv",
-    "block CSV whose header names time, operation, offset and length",
-    |head| super::plain::matches_head(head.bytes),
-    |options| lines(super::plain::Plain::default, options),
-);
-
-pub(in crate::trace) static BLKPARSE: Format = format(
-    "blkparse",
-    "blkparse's default text output",
-    |head| super::blkparse::matches_head(head.bytes),
-    |options| lines(super::blkparse::Blkparse::default, options),
-);
-
-pub(in crate::trace) static BLKTRACE: Format = format(
-    "blktrace",
-    "binary blktrace, version 7",
-    |head| super::blktrace::matches_head(head.bytes),
-    |options| records(super::blktrace::Blktrace::default, options),
-);
-
-pub(in crate::trace) static FIO_IOLOG: Format = format(
-    "fio-iolog",
-    "fio's iolog, versions 2 and 3",
-    |head| super::fio::matches_head(head.bytes),
-    |options| lines(super::fio::Iolog::default, options),
-);
-
-pub(in crate::trace) static DISKSIM: Format = format(
-    "disksim",
-    "DiskSim's ASCII block traces: time (ms) device sector sectors flags",
-    |head| super::simulators::knows_disksim(head.bytes),
-    |options| lines(|| super::simulators::DiskSim, options),
-);
-
-pub(in crate::trace) static MQSIM: Format = format(
-    "mqsim",
-    "MQSim's ASCII block traces: time (ns) device sector sectors type",
-    |head| super::simulators::knows_mqsim(head.bytes),
-    |options| lines(|| super::simulators::MqSim, options),
-);
-
-pub(in crate::trace) static FIU: Format = format(
-    "fiu",
-    "FIU's block traces: time (ns) pid process sector sectors W|R major minor md5",
-    |head| super::fiu::matches_head(head.bytes),
-    |options| lines(|| super::fiu::Fiu, options),
-);
-
-fn lines<D: LineDecoder + 'static>(make: fn() -> D, options: &ReaderOptions) -> Box<dyn RowReader> {
-    Box::new(Lines(Decoding::new(make, options)))
-}
-
-fn records<D: RecordDecoder + 'static>(make: fn() -> D, options: &ReaderOptions) -> Box<dyn RowReader> {
-    Box::new(Records(Decoding::new(make, options)))
-}
 
 /// A decoder and its options. Each file begins with a new decoder.
 struct Decoding<D> {
@@ -177,7 +38,13 @@ impl<D> Decoding<D> {
     }
 }
 
-struct Lines<D>(Decoding<D>);
+pub(super) struct Lines<D>(Decoding<D>);
+
+impl<D: LineDecoder + 'static> Lines<D> {
+    pub(super) fn reader(make: fn() -> D, options: &ReaderOptions) -> Box<dyn RowReader> {
+        Box::new(Self(Decoding::new(make, options)))
+    }
+}
 
 impl<D: LineDecoder> RowReader for Lines<D> {
     fn framing(&mut self, _head: &[u8]) -> Result<Framing, RowError> {
@@ -196,7 +63,13 @@ impl<D: LineDecoder> RowReader for Lines<D> {
     }
 }
 
-struct Records<D>(Decoding<D>);
+pub(super) struct Records<D>(Decoding<D>);
+
+impl<D: RecordDecoder + 'static> Records<D> {
+    pub(super) fn reader(make: fn() -> D, options: &ReaderOptions) -> Box<dyn RowReader> {
+        Box::new(Self(Decoding::new(make, options)))
+    }
+}
 
 impl<D: RecordDecoder> RowReader for Records<D> {
     fn framing(&mut self, _head: &[u8]) -> Result<Framing, RowError> {
@@ -262,7 +135,9 @@ impl From<RowProblem> for RowError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::formats::{CSV, MSR, VSCSI};
     use super::*;
+    use crate::trace::format::Format;
     use crate::trace::rows::{Object, only};
 
     fn read(format: &Format, page_bytes: Option<u64>, record: &[u8]) -> Result<Row, RowError> {
