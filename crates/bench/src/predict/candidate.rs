@@ -5,6 +5,7 @@ use policy::simulate::flash::{Hybrid, HybridCounts, HybridRules};
 
 use super::layout::ENGINE_REGION_BYTES;
 use super::{Figure, OverTime};
+use crate::run::counts::ratio;
 use crate::simulate::Batch;
 use crate::simulate::parallel::Work;
 
@@ -143,10 +144,6 @@ impl Candidate {
                 && (first.log_weight >= self.room.1 || last.log_weight == 0),
         })
     }
-}
-
-fn ratio(above: u64, below: u64) -> Option<f64> {
-    (below > 0).then(|| above as f64 / below as f64)
 }
 
 fn calls(counts: &HybridCounts) -> u64 {

@@ -64,6 +64,12 @@ pub fn on_one_line(text: &str) -> String {
     text.chars().map(letter).collect()
 }
 
+/// At most `most` characters of a text; an ellipsis marks what is cut.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    let cut: String = text.chars().take(most).collect();
+    if cut.len() < text.len() { cut + "…" } else { cut }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

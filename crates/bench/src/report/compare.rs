@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::amount::{on_one_line, shown};
+use super::amount::{cut, on_one_line, shown};
 use super::differences::{self, DifferingKey};
 use super::figures::Better;
 use super::finished::{FigureValue, Finished};
@@ -225,6 +225,7 @@ impl Comparison {
         let key_width =
             self.differing.iter().take(KEYS_SHOWN).map(|it| it.key.chars().count()).max().unwrap_or(0);
         for it in self.differing.iter().take(KEYS_SHOWN) {
+            let brief = |value: &Value| cut(&on_one_line(&value.to_string()), 60);
             let (key, a, b) = (on_one_line(&it.key), brief(&it.a), brief(&it.b));
             let _ = writeln!(out, "  {key:<key_width$}  {a}  →  {b}");
         }
@@ -279,10 +280,4 @@ fn row(figure: &Compared) -> [String; 5] {
         |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |it| shown(it, &figure.a.unit));
     let ratio = figure.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}"));
     [on_one_line(&figure.a.name), value(figure.a.value), value(figure.b), ratio, figure.word().to_owned()]
-}
-
-fn brief(value: &Value) -> String {
-    let text = on_one_line(&value.to_string());
-    let cut: String = text.chars().take(60).collect();
-    if cut.len() < text.len() { cut + "…" } else { cut }
 }

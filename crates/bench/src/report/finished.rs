@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::amount::cut;
 use super::figures::{Better, FIGURES};
 use super::intervals::IntervalFormat;
 
@@ -305,9 +306,7 @@ fn number_or_null<'a>(of: &str, values: impl Iterator<Item = (&'a str, &'a Value
 }
 
 fn short(value: &Value) -> String {
-    let text = value.to_string();
-    let cut: String = text.chars().take(40).collect();
-    if cut.len() < text.len() { cut + "…" } else { cut }
+    cut(&value.to_string(), 40)
 }
 
 fn intervals(value: Option<&Value>) -> Result<Vec<Interval>, String> {

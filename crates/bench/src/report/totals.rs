@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use workload::trace::ReplayStats;
 
 use crate::config::plan::ArrivalsPlan;
+use crate::events::EventCounts;
 use crate::run::InstanceReport;
 use crate::run::counts::CounterTable;
-use crate::run::destructors::DestructorCounts;
 use crate::run::listed_drives::DriveBytes;
-use crate::run::sweeps::Sweeps;
 use crate::run::tenants::{Bytes, TenantCounts, Tenants};
-use crate::run::warmup::Warmup;
 
 /// The sum of all instances. A figure that is unknown in one of them is unknown in the sum.
 ///
@@ -33,14 +31,15 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         sum.inconsistencies.extend(&report.inconsistencies);
         sum.stopped = sum.stopped.or(report.stopped);
         add_arrivals(&mut sum, report);
-        match (&mut sum.events, &report.events) {
-            (Some(mine), Some(theirs)) => mine.add(theirs),
-            (mine, theirs) => *mine = mine.take().or_else(|| theirs.clone()),
-        }
-        sum.warmup = add_warmups(sum.warmup, report.warmup);
-        sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
-        sum.sweeps = add_sweeps(sum.sweeps, report.sweeps);
-        sum.destructors = add_destructors(sum.destructors.take(), report.destructors.as_ref());
+        add_part(&mut sum.events, report.events.as_ref(), EventCounts::add);
+        // All instances end their warm-up at the same time, so its length is not added.
+        add_part(&mut sum.warmup, report.warmup.as_ref(), |sum, it| {
+            sum.counts.add(&it.counts);
+            sum.flash_bytes += it.flash_bytes;
+        });
+        add_part(&mut sum.trace, report.trace.as_ref(), add_traces);
+        add_part(&mut sum.sweeps, report.sweeps.as_ref(), |sum, it| *sum = sum.plus(*it));
+        add_part(&mut sum.destructors, report.destructors.as_ref(), |sum, it| *sum = sum.clone().plus(it));
         // Each instance has a file of its own.
         sum.misses = None;
     }
@@ -91,28 +90,6 @@ fn media_bytes(instances: &[InstanceReport]) -> Option<u64> {
     }
 }
 
-/// All instances end their warm-up at the same time, so its length is not added.
-fn add_warmups(a: Option<Warmup>, b: Option<Warmup>) -> Option<Warmup> {
-    let (Some(mut sum), Some(b)) = (a, b) else { return a.or(b) };
-    sum.counts.add(&b.counts);
-    sum.flash_bytes += b.flash_bytes;
-    Some(sum)
-}
-
-fn add_sweeps(a: Option<Sweeps>, b: Option<Sweeps>) -> Option<Sweeps> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.plus(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-fn add_destructors(a: Option<DestructorCounts>, b: Option<&DestructorCounts>) -> Option<DestructorCounts> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.plus(b)),
-        (a, b) => a.or_else(|| b.cloned()),
-    }
-}
-
 /// An instance without tenants counts as requests without a tenant.
 fn add_tenants(a: &InstanceReport, b: &InstanceReport) -> Option<Tenants> {
     let of = |report: &InstanceReport| {
@@ -125,8 +102,15 @@ fn add_tenants(a: &InstanceReport, b: &InstanceReport) -> Option<Tenants> {
     Some(sum)
 }
 
-fn add_traces(a: Option<ReplayStats>, b: Option<&ReplayStats>) -> Option<ReplayStats> {
-    let (Some(mut sum), Some(b)) = (a.clone(), b) else { return a.or_else(|| b.cloned()) };
+/// Adds a part that only some reports have.
+fn add_part<T: Clone>(sum: &mut Option<T>, part: Option<&T>, add: impl FnOnce(&mut T, &T)) {
+    match (sum, part) {
+        (Some(sum), Some(part)) => add(sum, part),
+        (sum, part) => *sum = sum.take().or_else(|| part.cloned()),
+    }
+}
+
+fn add_traces(sum: &mut ReplayStats, b: &ReplayStats) {
     sum.rows += b.rows;
     sum.rejected_rows += b.rejected_rows;
     sum.filtered_rows += b.filtered_rows;
@@ -145,6 +129,5 @@ fn add_traces(a: Option<ReplayStats>, b: Option<&ReplayStats>) -> Option<ReplayS
             None => sum.rejected.push(theirs.clone()),
         }
     }
-    sum.failure = sum.failure.or_else(|| b.failure.clone());
-    Some(sum)
+    sum.failure = sum.failure.take().or_else(|| b.failure.clone());
 }

@@ -10,6 +10,7 @@ use workload::trace::ReadReport;
 
 use super::{Outcome, Point, Row, SampleWarning, Sampled, Totals};
 use crate::report::numbers::{counted, grouped, was};
+use crate::run::counts::ratio;
 
 impl Outcome {
     /// Formats a cache size: bytes, or objects if sizes were ignored.
@@ -38,10 +39,6 @@ impl Row {
         let Counts { written_weight, insert_weight, .. } = self.counts;
         if self.is_flash { ratio(written_weight, insert_weight) } else { None }
     }
-}
-
-fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// The results as JSON.

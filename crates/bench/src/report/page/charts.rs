@@ -4,7 +4,7 @@ use plotters::style::{RGBColor, WHITE};
 
 use super::Named;
 use crate::palette::{GRID, INK, LineStyle, PALE};
-use crate::report::amount::on_one_line;
+use crate::report::amount::{cut, on_one_line};
 use crate::report::finished::{Interval, LARGEST, PERCENTILES};
 use crate::report::html::Html;
 use crate::report::plot::{Curve, TimeChart, look_of, panel_of_latencies, panel_over_time};
@@ -78,7 +78,7 @@ fn curve(
     scale: f64,
     parts: usize,
 ) -> Curve {
-    let points = cut(intervals, ratio, parts).into_iter().filter_map(|part| {
+    let points = in_parts(intervals, ratio, parts).into_iter().filter_map(|part| {
         let sums = part.iter().map(ratio).collect::<Option<Vec<_>>>()?;
         let (numerator, denominator) = sums.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
         let value = numerator / denominator * scale;
@@ -90,7 +90,7 @@ fn curve(
 }
 
 /// Divides the intervals into at most `parts` groups with about equal sums of the denominator.
-fn cut(intervals: &[Interval], ratio: Ratio, parts: usize) -> Vec<&[Interval]> {
+fn in_parts(intervals: &[Interval], ratio: Ratio, parts: usize) -> Vec<&[Interval]> {
     if intervals.len() <= parts && parts == usize::MAX {
         return intervals.chunks(1).collect();
     }
@@ -190,7 +190,5 @@ fn nines(named: &Named<'_>, layer: &str, operation: &str) -> Vec<(f64, f64)> {
 }
 
 fn legend(name: &str) -> String {
-    let name = on_one_line(name);
-    let cut: String = name.chars().take(LEGEND_CHARS).collect();
-    if cut.len() < name.len() { cut + "…" } else { cut }
+    cut(&on_one_line(name), LEGEND_CHARS)
 }
