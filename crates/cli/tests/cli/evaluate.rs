@@ -96,7 +96,7 @@ fn same_seed_gives_the_same_result() {
             "--profile",
             "cdn",
             "--rates",
-            "life",
+            "500",
             "--placement",
             "off",
             "--seed",
