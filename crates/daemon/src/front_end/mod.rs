@@ -132,3 +132,32 @@ front_ends! {
     ublk: UblkFlags "--ublk", UblkTarget;
     fuse: FuseFlags "--fuse", FuseTarget;
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        target: Target,
+        #[arg(long, conflicts_with = SERVER)]
+        flash: bool,
+    }
+
+    #[test]
+    fn flags_of_two_servers_exclude_each_other() {
+        let flags = [["--socket", "s"], ["--listen", "127.0.0.1:1"], ["--ublk", "1"], ["--control", "c"]];
+        for (at, one) in flags.iter().enumerate() {
+            let parsed = |other: &[&str]| Line::try_parse_from([&["line"], &one[..], other].concat());
+            assert!(parsed(&[]).is_ok_and(|line| line.target.path().is_some()), "{one:?}");
+            for other in flags[..at].iter().map(|other| &other[..]).chain([&["--flash"][..]]) {
+                let kind = parsed(other).map_err(|error| error.kind()).err();
+                assert_eq!(kind, Some(ErrorKind::ArgumentConflict), "{one:?} {other:?}");
+            }
+        }
+    }
+}
