@@ -39,7 +39,7 @@ pub(crate) trait Select {
     }
 }
 
-/// What a policy is built from.
+/// Size and seed of a group, from which its policy is built.
 struct Setup {
     /// Units of the reclaim group.
     units: u32,
