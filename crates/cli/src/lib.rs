@@ -2,6 +2,7 @@
 
 mod arguments;
 mod call;
+mod choice;
 mod commands;
 mod examples;
 mod files;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use bench::trace::{
     Events, FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, TenantsFrom, TraceError, ZeroSize,
 };
-use clap::{Args, ValueEnum};
+use clap::Args;
 use device::names;
 use serde_json::{Value, json};
 
+use crate::choice::{Choice, name_of, one_of};
 use crate::output::names_of;
 use crate::quantity;
 
@@ -26,8 +27,8 @@ pub struct TraceFlags {
     #[arg(long, value_name = "BYTES|whole", value_parser = page_size)]
     pub page_size: Option<PageSize>,
     /// What to do with malformed rows, 0-byte objects and timestamps that go back
-    #[arg(long, value_name = "ACTION", default_value = "skip")]
-    pub on_bad_row: BadRow,
+    #[arg(long, value_name = "ACTION", default_value = "skip", value_parser = one_of(&BAD_ROWS))]
+    pub on_bad_row: OnBadRow,
     /// Bad rows to skip before giving up
     #[arg(long, value_name = "N", default_value_t = OpenOptions::default().bad_rows_limit, value_parser = quantity::number::<u64>)]
     pub bad_rows: u64,
@@ -64,13 +65,10 @@ impl TenantColumns {
 }
 
 /// Handling of malformed rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BadRow {
-    /// Skip and count them.
-    Skip,
-    /// Stop with an error.
-    Stop,
-}
+const BAD_ROWS: [Choice<OnBadRow>; 2] = [
+    ("skip", Some("Skip and count them"), OnBadRow::Skip),
+    ("stop", Some("Stop with an error"), OnBadRow::Stop),
+];
 
 impl TraceFlags {
     /// The trace in `paths`.
@@ -78,10 +76,7 @@ impl TraceFlags {
         let options = OpenOptions {
             page: self.page_size,
             time_units_per_second: self.time_units,
-            on_bad_row: match self.on_bad_row {
-                BadRow::Skip => OnBadRow::Skip,
-                BadRow::Stop => OnBadRow::Stop,
-            },
+            on_bad_row: self.on_bad_row,
             bad_rows_limit: self.bad_rows,
             zero_size: self.zero_size.unwrap_or(ZeroSize::Skip),
             limit: self.limit,
@@ -112,7 +107,7 @@ impl TraceFlags {
                 PageSize::Bytes(bytes) => json!(bytes),
                 PageSize::Whole => json!("whole"),
             }),
-            "on_bad_row": match self.on_bad_row { BadRow::Skip => "skip", BadRow::Stop => "stop" },
+            "on_bad_row": name_of(&BAD_ROWS, &self.on_bad_row),
             "bad_rows": self.bad_rows,
             "zero_size": match self.zero_size.unwrap_or(ZeroSize::Skip) {
                 ZeroSize::Skip => json!("skip"),

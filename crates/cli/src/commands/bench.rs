@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use server::metrics::Source;
 
 use crate::arguments::repeatable;
+use crate::choice::{Choice, one_of};
 use crate::files::Files;
 use crate::metrics;
 use crate::output::{Common, FAILED, Failure, Finding, PASSED, USAGE, write_plot, write_rows};
@@ -89,8 +90,8 @@ pub struct Arguments {
     #[arg(long, value_name = "BOOL", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true, overrides_with = "report_api_latency")]
     report_api_latency: bool,
     /// Print memory usage by size class
-    #[arg(long, value_name = "FORM", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "human_readable", overrides_with = "report_ac_memory_usage_stats")]
-    report_ac_memory_usage_stats: Option<ClassMemory>,
+    #[arg(long, value_name = "FORM", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "human_readable", value_parser = one_of(&CLASS_MEMORY), overrides_with = "report_ac_memory_usage_stats")]
+    report_ac_memory_usage_stats: Option<SizeFormat>,
     /// Serve /metrics for Prometheus, /health and a live page by HTTP on this address during the run, as 127.0.0.1:9150
     #[arg(long, value_name = "ADDRESS", help_heading = REPORTING)]
     metrics: Option<SocketAddr>,
@@ -101,15 +102,10 @@ pub struct Arguments {
     pub(crate) common: Common,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum ClassMemory {
-    /// Sizes in B, KB, MB and GB
-    #[value(name = "human_readable")]
-    HumanReadable,
-    /// Sizes in bytes
-    #[value(name = "raw")]
-    Raw,
-}
+const CLASS_MEMORY: [Choice<SizeFormat>; 2] = [
+    ("human_readable", Some("Sizes in B, KB, MB and GB"), SizeFormat::HumanReadable),
+    ("raw", Some("Sizes in bytes"), SizeFormat::Raw),
+];
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -382,10 +378,7 @@ impl Arguments {
     }
 
     fn text_options(&self) -> TextOptions {
-        let class_memory = self.report_ac_memory_usage_stats.map(|form| match form {
-            ClassMemory::HumanReadable => SizeFormat::HumanReadable,
-            ClassMemory::Raw => SizeFormat::Raw,
-        });
+        let class_memory = self.report_ac_memory_usage_stats;
         TextOptions { api_latency: self.report_api_latency, class_memory }
     }
 }

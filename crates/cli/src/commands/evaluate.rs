@@ -15,11 +15,12 @@ use bench::evaluate::{EvaluationOptions, EvaluationResult, evaluate, json, plot,
 use bench::picture::Format;
 use bench::report::numbers::drive_writes;
 use bench::{drive, environment};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use device::names;
 use serde_json::{Value, json};
 use ssd::model::lifetime::Endurance;
 
+use crate::choice::{Choice, one_of};
 use crate::commands::confirm::confirm;
 use crate::files::Files;
 use crate::output::{Common, Finding, write_plot};
@@ -42,8 +43,8 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = profile)]
     profile: Vec<&'static Profile>,
     /// Whether to write with placement handles
-    #[arg(long, value_enum, value_name = "MODE", default_value = "both")]
-    placement: Placement,
+    #[arg(long, value_name = "MODE", default_value = "both", value_parser = one_of(&PLACEMENTS))]
+    placement: PlacementModes,
     /// Rates to offer besides the maximum: ops/s, percentages of the maximum, or `life`, at which the drive lasts --min-years
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', value_parser = offer, default_value = "life,25%,50%,75%,90%")]
     rates: Vec<Offer>,
@@ -112,13 +113,11 @@ pub struct Arguments {
     pub(crate) common: Common,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum Placement {
-    /// Off, and on if the drive has handles
-    Both,
-    Off,
-    On,
-}
+const PLACEMENTS: [Choice<PlacementModes>; 3] = [
+    ("both", Some("Off, and on if the drive has handles"), PlacementModes::Both),
+    ("off", None, PlacementModes::Unplaced),
+    ("on", None, PlacementModes::Placed),
+];
 
 /// Default and minimum time of each step on a drive: a rate's share must suffice for percentiles.
 const BUDGET: Duration = Duration::from_secs(3600);
@@ -177,11 +176,7 @@ fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), 
     let workers = if matches!(subject, Subject::Model(_)) { 64 } else { 32 };
     let options = PlanOptions {
         profiles: PROFILES.iter().filter(|it| arguments.wants(it)).collect(),
-        ways: match arguments.placement {
-            Placement::Both => PlacementModes::Both,
-            Placement::Off => PlacementModes::Unplaced,
-            Placement::On => PlacementModes::Placed,
-        },
+        ways: arguments.placement,
         share: arguments.share,
         workers: arguments.workers.unwrap_or(workers),
         checked: arguments.check,

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use ssd::Card;
 use ssd::model::carbon::Deployment;
 
+use crate::choice::{Choice, one_of};
 use crate::files::Files;
 use crate::output::{Common, Finding, make_folder, write_parquet, write_picture};
 use crate::quantity;
@@ -54,8 +55,8 @@ pub struct Arguments {
     soc: Option<Vec<f64>>,
     /// Engines for small objects, separated by commas: sets, or a log with an index in DRAM, which is counted [default: the config's, of a
     /// trace sets]
-    #[arg(long, value_enum, value_name = "ENGINE,...", value_delimiter = ',')]
-    small: Option<Vec<SmallName>>,
+    #[arg(long, value_name = "ENGINE,...", value_delimiter = ',', value_parser = one_of(&SMALL))]
+    small: Option<Vec<SmallEngine>>,
     /// Probabilities of admission to flash for objects that leave DRAM, separated by commas [default: the config's, of a trace 100%]
     #[arg(long, value_name = "N%,...", value_delimiter = ',', value_parser = most_of)]
     admission: Option<Vec<f64>>,
@@ -105,11 +106,7 @@ pub struct Arguments {
 /// Share of the accesses that are not counted by default.
 const WARM_UP: WarmUp = WarmUp::Share(0.5);
 
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum SmallName {
-    Sets,
-    Log,
-}
+const SMALL: [Choice<SmallEngine>; 2] = [("sets", None, SmallEngine::Sets), ("log", None, SmallEngine::Log)];
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum PlacementName {
@@ -183,10 +180,6 @@ fn plan(arguments: &Arguments, configured: Option<&Configured>) -> Result<Plan, 
         Some(it) => vec![Dram::Bytes(it.dram_bytes)],
         None => vec![Dram::OfFlash(0.01), Dram::OfFlash(0.04)],
     };
-    let engine = |name: &SmallName| match name {
-        SmallName::Sets => SmallEngine::Sets,
-        SmallName::Log => SmallEngine::Log,
-    };
     let of_small = || vec![configured.map_or(SmallEngine::Sets, |it| it.small)];
     let used = configured.map(|it| share_used(it, &card, arguments.utilization.is_none())).transpose()?;
     Ok(Plan {
@@ -195,7 +188,7 @@ fn plan(arguments: &Arguments, configured: Option<&Configured>) -> Result<Plan, 
         dram: arguments.dram.clone().unwrap_or_else(of_dram),
         utilizations: or_usual(&arguments.utilization, used, &[0.5, 1.0]),
         small_shares: or_usual(&arguments.soc, configured.map(|it| it.small_share), &[0.04]),
-        small: arguments.small.as_ref().map_or_else(of_small, |names| names.iter().map(engine).collect()),
+        small: arguments.small.clone().unwrap_or_else(of_small),
         settings: configured.map_or_else(Settings::default, |it| it.settings),
         admissions: or_usual(&arguments.admission, configured.map(|it| it.admission), &[1.0]),
         placements: placements(arguments, configured, &card)?,

@@ -13,9 +13,10 @@ use bench::simulate::{
     SimulatedAdmission, Size, SizeOnHit, Warmup, plot, report,
 };
 use bench::trace::{ZeroSize, open};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
+use crate::choice::{Choice, name_of, one_of};
 use crate::files::Files;
 use crate::output::{Common, Finding, make_folder, write_file, write_parquet, write_picture};
 use crate::quantity;
@@ -54,12 +55,12 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", requires = "interval")]
     interval_csv: Option<PathBuf>,
     /// Whose rules to follow where implementations differ [default: libcachesim]
-    #[arg(long, value_enum)]
-    rules: Option<Rules>,
+    #[arg(long, value_parser = one_of(&RULES))]
+    rules: Option<RuleBook>,
     /// When a cached object is requested with a new size: ignore that size, or update the object,
     /// which leaves if it has outgrown the cache [default: ignore]
-    #[arg(long, value_enum, value_name = "ACTION")]
-    size_on_hit: Option<OnHit>,
+    #[arg(long, value_name = "ACTION", value_parser = one_of(&ON_HIT))]
+    size_on_hit: Option<SizeOnHit>,
     /// Missed objects that a cache admits: reject-first (those that missed before), below:BYTES, probability:P,
     /// size-probability:E (an object of N bytes with the probability e^(-E*N)), adaptsize or adaptsize:REQUESTS (the same with a tuned E,
     /// every 30000 requests or as given) [default: all]
@@ -139,21 +140,12 @@ struct FlashArguments {
     set_size: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Rules {
-    /// libCacheSim's, as in published miss ratios
-    #[default]
-    Libcachesim,
-    /// The papers', as in this cache's engine
-    Paper,
-}
-
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum OnHit {
-    #[default]
-    Ignore,
-    Update,
-}
+const RULES: [Choice<RuleBook>; 2] = [
+    ("libcachesim", Some("libCacheSim's, as in published miss ratios"), RuleBook::Reference),
+    ("paper", Some("The papers', as in this cache's engine"), RuleBook::Paper),
+];
+const ON_HIT: [Choice<SizeOnHit>; 2] =
+    [("ignore", None, SizeOnHit::Ignore), ("update", None, SizeOnHit::Update)];
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -168,12 +160,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "shard": arguments.shard.map(|shard| shard.to_string()),
         "by_tenant": arguments.by_tenant,
         "tenant_columns": arguments.tenants.tenant_columns,
-        "rules": format!("{:?}", arguments.rules.unwrap_or_default()).to_lowercase(),
+        "rules": name_of(&RULES, &plan.settings.rule_book),
         "interval": arguments.interval.map(|interval| match interval {
             SeriesInterval::Accesses(requests) => json!({ "requests": requests }),
             SeriesInterval::Seconds(seconds) => json!({ "seconds": seconds }),
         }),
-        "size_on_hit": format!("{:?}", arguments.size_on_hit.unwrap_or_default()).to_lowercase(),
+        "size_on_hit": name_of(&ON_HIT, &plan.settings.size_on_hit),
         "admission": arguments.admission.map(admission::text),
         "first_size": arguments.first_size,
         "ignore_size": plan.ignore_size,
@@ -217,14 +209,8 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         || policies.iter().any(Named::is_random);
     let seed = if is_random { arguments.common.seed() } else { 1 };
     let settings = Settings {
-        rule_book: match arguments.rules.unwrap_or_default() {
-            Rules::Libcachesim => RuleBook::Reference,
-            Rules::Paper => RuleBook::Paper,
-        },
-        size_on_hit: match arguments.size_on_hit.unwrap_or_default() {
-            OnHit::Ignore => SizeOnHit::Ignore,
-            OnHit::Update => SizeOnHit::Update,
-        },
+        rule_book: arguments.rules.unwrap_or(RuleBook::Reference),
+        size_on_hit: arguments.size_on_hit.unwrap_or(SizeOnHit::Ignore),
         refresh_seconds: arguments.refresh.unwrap_or(0),
         any_weight: false,
         admission: arguments.admission.unwrap_or_default(),

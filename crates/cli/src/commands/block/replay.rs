@@ -16,6 +16,7 @@ use device::size::parse_size;
 use serde_json::{Value, json};
 
 use super::shape::Shape;
+use crate::choice::{Choice, name_of, one_of};
 use crate::files::Files;
 use crate::output::{Common, Finding, make_folder, names_of, write_picture};
 use crate::quantity;
@@ -62,8 +63,8 @@ pub struct Arguments {
     #[arg(long, help_heading = CACHES, value_name = "SIZE", default_value = "768MiB", value_parser = parse_size)]
     cache_size: u64,
     /// Settings to start from [default: both, side by side; v3 with --sweep]
-    #[arg(long, help_heading = CACHES, value_enum)]
-    preset: Option<PresetName>,
+    #[arg(long, help_heading = CACHES, value_parser = one_of(&PRESETS))]
+    preset: Option<Preset>,
     #[command(flatten)]
     shape: Shape,
     /// Other settings; `block set` lists them
@@ -84,11 +85,7 @@ enum Generator {
     Mysql8,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum PresetName {
-    V2,
-    V3,
-}
+const PRESETS: [Choice<Preset>; 2] = [("v2", None, Preset::V2), ("v3", None, Preset::V3)];
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Sweep {
@@ -216,8 +213,8 @@ fn unknown_format(name: &str) -> String {
 fn caches(arguments: &Arguments) -> Result<Vec<(String, SetsConfig)>, String> {
     let presets = match arguments.preset {
         Some(one) => vec![one],
-        None if arguments.sweep.is_some() => vec![PresetName::V3],
-        None => vec![PresetName::V2, PresetName::V3],
+        None if arguments.sweep.is_some() => vec![Preset::V3],
+        None => vec![Preset::V2, Preset::V3],
     };
     let mut caches = Vec::new();
     for preset in presets {
@@ -237,15 +234,11 @@ fn caches(arguments: &Arguments) -> Result<Vec<(String, SetsConfig)>, String> {
     Ok(caches)
 }
 
-fn name(preset: PresetName) -> String {
-    format!("{preset:?}").to_lowercase()
+fn name(preset: Preset) -> String {
+    name_of(&PRESETS, &preset).to_owned()
 }
 
-fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String> {
-    let preset = match preset {
-        PresetName::V2 => Preset::V2,
-        PresetName::V3 => Preset::V3,
-    };
+fn cache(arguments: &Arguments, preset: Preset) -> Result<SetsConfig, String> {
     let mut config = preset.config(arguments.cache_size);
     let (shape, geometry) = (&arguments.shape, &mut config.geometry);
     geometry.block_bytes = shape.block_size;
