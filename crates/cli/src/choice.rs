@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-/// A name, what the long help adds to it, and its value.
+/// A name, its text in the long help, and its value.
 pub type Choice<T> = (&'static str, Option<&'static str>, T);
 
 /// Parses the name of one of `choices`, which the help lists.

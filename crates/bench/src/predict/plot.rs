@@ -12,7 +12,7 @@ pub fn svg(outcome: &Outcome) -> Result<Option<String>, Box<dyn std::error::Erro
         let points = outcome.points.iter().filter(move |it| it.inputs.placement == placement);
         points.filter_map(|it| Some((it.kgco2e?.value, it.hit_ratio?.value * 100.0)))
     };
-    // The front of these two figures, which may differ from that of all.
+    // The front of all figures may differ.
     let best = pareto(of(false).chain(of(true)).collect(), true);
     if best.is_empty() {
         return Ok(None);

@@ -30,8 +30,8 @@ const fn of_accesses(
     }
 }
 
-/// Declares the formats: name, description, detection by the first bytes, and decoder; `several events` of each request, of which
-/// [`Events`](super::Events) selects one kind; and fields of [`Format`] that differ from the usual ones.
+/// Declares the formats: name, description, detection by the first bytes, and decoder. `several events` marks a format with several events
+/// of each request; [`Events`](super::Events) selects one kind. The last part has fields of [`Format`] that differ from the usual ones.
 macro_rules! formats {
     (@has_events) => { false };
     (@has_events several events) => { true };
