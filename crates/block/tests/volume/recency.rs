@@ -132,9 +132,9 @@ fn restart_costs_no_hits() {
             let mode = [Mode::WriteBack, Mode::WriteBack, Mode::WriteThrough][seed as usize / 2 % 3];
             let tuning = Tuning { mode, lazy_depth: seed as u32 % 2, ..base.tuning };
             let config = VolumeConfig { tuning, checksums: seed % 2 == 0, ..base };
-            let without = hits(&config, seed, 3200, &[]);
+            let without = hits(&config, seed, 4000, &[]);
             let closes: Vec<_> = (0..10).map(|close| (1000 + close * 231, End::Close)).collect();
-            let with = hits(&config, seed, 3200, &closes);
+            let with = hits(&config, seed, 4000, &closes);
             let differs = without.iter().zip(&with).position(|(without, with)| without != with);
             assert_eq!(differs, None, "seed {seed}: {policy:?}, {placement:?}, {mode:?}");
             let (sum, requests) = (without.iter().sum::<u64>(), without.len() as u64);
@@ -160,14 +160,14 @@ fn lost_recency_changes_the_hits() {
     let policy = POLICIES[2];
     let window = |format: u32, ends: &[(usize, End)]| -> u64 {
         let config = VolumeConfig { format, ..config(policy, PLACEMENTS[2]) };
-        (0..2).map(|seed| hits(&config, 40 + seed, 12_000, ends)[10_000..].iter().sum::<u64>()).sum()
+        (0..4).map(|seed| hits(&config, 40 + seed, 12_000, ends)[10_000..].iter().sum::<u64>()).sum()
     };
     let restart = [(10_000, End::Close)];
     let none = window(FORMAT_VERSION, &[]);
     let (newest, oldest) = (window(FORMAT_VERSION, &restart), window(OLDEST_FORMAT, &restart));
     let killed = window(FORMAT_VERSION, &[(10_000, End::Kill)]);
     println!(
-        "hits of 4000: {none} without a restart, {newest} with, {oldest} in format 1, {killed} after a kill"
+        "hits of 8000: {none} without a restart, {newest} with, {oldest} in format 1, {killed} after a kill"
     );
     assert_eq!(newest, none);
     assert!(oldest < none && oldest < killed, "{oldest} and {killed} of {none}");

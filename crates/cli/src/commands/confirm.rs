@@ -18,7 +18,7 @@ pub fn confirm(yes: bool, question: &str, changing: &Changing) -> Result<(), Str
         return Err(format!("{question} Standard input is not a terminal: confirm with --yes"));
     }
     let mut prompt = std::io::stderr();
-    let _ = write!(prompt, "{question} Continue? [y/N] ");
+    let _ = write!(prompt, "{question} Type yes to continue: ");
     // A signal does not interrupt reading the answer.
     let (sender, received) = channel();
     let listen = move || {
@@ -31,7 +31,7 @@ pub fn confirm(yes: bool, question: &str, changing: &Changing) -> Result<(), Str
         match received.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) if changing.is_interrupted() => return Err(INTERRUPTED.into()),
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => return Ok(()),
+            Ok(Ok(answer)) if answer.trim() == "yes" => return Ok(()),
             _ => return Err("not confirmed: nothing was changed".into()),
         }
     }
